@@ -1,0 +1,57 @@
+# Two commands: `make lab` opens the notebooks, `make test` runs every test. Each sets up .venv first, where needed.
+# Nothing else is needed but git, make and Python 3.11 to 3.13:  make lab PYTHON=python3.12  takes another than python3.
+
+PYTHON ?= python3
+ARGS ?=
+NOTEBOOKS = $(wildcard notebooks/*.ipynb)
+
+ifeq ($(OS),Windows_NT)
+BIN = .venv/Scripts
+else
+BIN = .venv/bin
+endif
+RUN = $(BIN)/python
+
+.DEFAULT_GOAL = help
+.PHONY: help lab test env check nbval notebooks bench clean
+
+help: ## list the targets
+	@echo "make lab   opens the notebooks;   make test   runs every test.   All targets:"
+	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  \1|\2/p' Makefile | while IFS='|' read -r name what; do \
+	  printf '  %-11s%s\n' $$name "$$what"; done
+
+lab: env ## set up, and open JupyterLab at the first notebook (make lab ARGS=--no-browser)
+	$(RUN) -m jupyterlab --ServerApp.port_retries=100 $(if $(filter 0,$(shell id -u 2>/dev/null)),--allow-root) \
+	  notebooks/00_start_here.ipynb $(ARGS)
+
+test: check ## set up, and run all: the checks, the tests, every notebook against its stored outputs
+	$(RUN) -m pytest
+	@$(MAKE) --no-print-directory nbval
+
+env: ## set up .venv, or refresh it after a change of pyproject.toml or constraints.txt
+	@command -v "$(PYTHON)" >/dev/null 2>&1 || { echo "$(PYTHON) is not there: install Python 3.11 to 3.13" \
+	  "(Debian and Ubuntu: apt install python3 python3-venv) and run this again." >&2; exit 1; }
+	@"$(PYTHON)" tools/setup_env.py
+
+check: env ## lint, format and types
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+	$(RUN) -m mypy
+
+nbval: env ## run every notebook and compare all that it prints with what is stored in it
+ifeq ($(NOTEBOOKS),)
+	@echo "There are no notebooks yet: nothing to compare."
+else
+	$(RUN) -m pytest --nbval --nbval-cell-timeout=120 --nbval-sanitize-with tests/nbval_sanitize.cfg \
+	  -p no:randomly -n 2 --dist loadfile notebooks
+endif
+
+notebooks: env ## execute all notebooks in fresh kernels and store their outputs (ARGS=02 for one, ARGS=--check to compare)
+	$(RUN) tools/notebooks.py $(ARGS)
+
+bench: env ## measure the speed; the last line is one JSON object
+	$(RUN) tools/bench.py $(ARGS)
+
+clean: ## remove .venv and all that running made
+	rm -rf .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
+	find . -name __pycache__ -prune -exec rm -rf {} + -o -name .ipynb_checkpoints -prune -exec rm -rf {} +
