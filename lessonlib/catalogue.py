@@ -1,0 +1,309 @@
+"""Models, accelerators and workloads by name, each with the place where it was read.
+
+The facts lie in data/ beside this package: one JSON file for each model, holding its config.json as published, and one
+CSV table of each other kind. Every row carries a source, a date and a licence. A model of the catalogue and a learner's
+own file take the same path: `Model.from_config(read_config("config.json"))`. Nothing that is read is ever executed.
+
+Tables keep the units of datasheets (GB, GB/s, TFLOP/s, all decimal); what is returned is in bytes, byte/s and FLOP/s.
+"""
+
+import csv
+import json
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from lessonlib.accelerator import Accelerator
+from lessonlib.errors import InvalidInputError, UnknownNameError, require_count
+from lessonlib.model import Model
+
+if TYPE_CHECKING:
+    from lessonlib.request import Request
+
+DATA = Path(__file__).resolve().parent.parent / "data"
+LARGEST_CONFIG = 2**20  # bytes; published files have a few thousand
+LONGEST_INTEGER = 40  # digits; no size of a model needs more, and Python's own limit gives an obscure error
+PEAK_COLUMNS = {
+    "fp16": "fp16_tflops",
+    "bf16": "bf16_tflops",
+    "fp8": "fp8_tflops",
+    "int8": "int8_tops",
+    "fp4": "fp4_tflops",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """A kind of request: `prompt`, `output` and `cached` in tokens, as the lesson rounds them (`basis` says from what).
+
+    The medians and means are those of the source, None where it gives none. `requests`: how many it counts.
+    """
+
+    name: str
+    label: str
+    prompt: int
+    output: int
+    cached: int = 0
+    basis: str = ""
+    prompt_median: float | None = None
+    output_median: float | None = None
+    prompt_mean: float | None = None
+    output_mean: float | None = None
+    requests: int | None = None
+    source: str = ""
+    licence: str = ""
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        owner = f"Workload {self.name!r}"
+        for field, least in (("prompt", 1), ("output", 1), ("cached", 0)):
+            object.__setattr__(self, field, require_count(owner, field, getattr(self, field), least))
+        if self.cached >= self.prompt:
+            raise InvalidInputError(f"{owner}: cached is {self.cached}; expected less than the prompt, {self.prompt}.")
+
+    @property
+    def request(self) -> "Request":
+        """The same tokens as a Request, ready to be priced."""
+        from lessonlib.request import Request  # a room above: only when asked for
+
+        return Request(prompt=self.prompt, output=self.output, cached=self.cached)
+
+
+def model_names() -> tuple[str, ...]:
+    """Names that `load_model` knows, in alphabetical order."""
+    return tuple(sorted(path.stem for path in _data_path("models").glob("*.json")))
+
+
+def accelerator_names() -> tuple[str, ...]:
+    """Names that `load_accelerator` knows, in the order of the table: data centre first, edge last."""
+    return tuple(row["name"] for row in load_table("accelerators"))
+
+
+def workload_names() -> tuple[str, ...]:
+    """Names that `load_workload` knows."""
+    return tuple(row["name"] for row in load_table("workloads"))
+
+
+def load_model(name: str) -> Model:
+    """The model of that name, read from its published config; its parameter count is exact.
+
+    Raises UnknownNameError with the nearest names. `model_record(name)` says where the file comes from.
+    """
+    return Model.from_config(model_config(name), name=name)
+
+
+def model_config(name: str) -> dict[str, Any]:
+    """The published config.json of a catalogue model as a dict; of a wrapper, its part for the text model."""
+    record = _model_file(name)
+    config = record["config"]
+    for key in record.get("config_path", ()):
+        config = config[key]
+    return config
+
+
+def model_record(name: str) -> dict[str, Any]:
+    """What the catalogue knows of a model besides its config: hub_id, parameters, kind, provenance, source, licence."""
+    return {key: value for key, value in _model_file(name).items() if key != "config"}
+
+
+def load_accelerator(name: str) -> Accelerator:
+    """The accelerator of that name, in SI units; `.source` and `.notes` say where its figures come from.
+
+    Peaks are dense, by dtype; a dtype whose peak does not exist or is not known is absent. Raises UnknownNameError
+    with the nearest names.
+    """
+    row = _row("accelerators", "accelerator", name)
+    peaks = {dtype: row[column] * 1e12 for dtype, column in PEAK_COLUMNS.items() if row[column] is not None}
+    return Accelerator(
+        name=name,
+        label=row["label"],
+        memory=row["memory_gb"] * 1e9,
+        bandwidth=row["bandwidth_gb_s"] * 1e9,
+        peaks=peaks,
+        link=None if row["link_gb_s"] is None else row["link_gb_s"] * 1e9,
+        source=row["source_url"],
+        notes=row["notes"] or "",
+    )
+
+
+def load_workload(name: str) -> Workload:
+    """The workload of that name; `.request` is its typical request. Raises UnknownNameError with the nearest names."""
+    row = _row("workloads", "workload", name)
+    same = ("label", "basis", "prompt_median", "output_median", "prompt_mean", "output_mean", "requests", "licence")
+    return Workload(
+        name=name,
+        prompt=row["prompt_tokens"],
+        output=row["output_tokens"],
+        cached=row["cached_tokens"],
+        source=f"{row['source']}, {row['source_url']}",
+        note=row["note"] or "",
+        **{field: row[field] for field in same},
+    )
+
+
+def source_of(name: str) -> str:
+    """One line: where the model, accelerator or workload of that name was read, when, and under which licence."""
+    if name in accelerator_names():
+        row = _row("accelerators", "accelerator", name)
+        where = f"{row['source_url']} ({row['seen']}: {row['seen_at']})"
+    elif name in workload_names():
+        row = _row("workloads", "workload", name)
+        where = f"{row['source']}, {row['source_url']}"
+    elif name in model_names():
+        row = model_record(name)
+        where = f"{row['provenance']}: {row['source']}"
+    else:
+        known = (*model_names(), *accelerator_names(), *workload_names())
+        _unknown("name", name, known, "model_names(), accelerator_names() and workload_names()")
+    return f"{where}; retrieved {row['retrieved']}; licence: {row['licence']}"
+
+
+def load_references() -> dict[str, str]:
+    """The papers that the notebooks cite: key to authors, year, title, venue and address."""
+    return {
+        row["key"]: f"{row['authors']} ({row['year']}). {row['title']}. {row['venue']}. {row['url']}"
+        for row in load_table("references")
+    }
+
+
+def load_table(name: str) -> tuple[dict[str, Any], ...]:
+    """The rows of data/NAME.csv in the table's own units: numbers as int or float, an empty cell as None.
+
+    Columns are described in data/README.md. Raises UnknownNameError with the nearest tables.
+    """
+    tables = sorted(path.stem for path in _data_path("").glob("*.csv"))
+    if name not in tables:
+        _unknown("table", name, tables, "data/README.md")
+    return tuple(dict(row) for row in _read_table(name))  # copies: a caller may change its own
+
+
+def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """A learner's own config.json as a dict, for `Model.from_config`.
+
+    Read as data, never executed. Raises InvalidInputError, naming the file and what to do, when it is absent, not a
+    file, over 1 MiB, not UTF-8, not JSON, or not one JSON object; or holds NaN or Infinity, a key twice in one object,
+    an integer of more than 40 digits, or brackets nested too deeply to read.
+    """
+    text = _read_text(path)
+
+    def refuse_constant(constant: str) -> NoReturn:
+        _refuse(path, f"holds {constant}, which is not JSON", "replace it by a finite number or null")
+
+    def finite(digits: str) -> float:
+        number = float(digits)
+        if not math.isfinite(number):
+            refuse_constant(digits)
+        return number
+
+    def integer(digits: str) -> int:
+        if len(digits.lstrip("-")) > LONGEST_INTEGER:
+            _refuse(path, f"holds an integer of {len(digits)} characters", f"give at most {LONGEST_INTEGER} digits")
+        return int(digits)
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in result:
+                _refuse(path, f"has the key {key!r} twice in one object", "keep the one that is meant")
+            result[key] = value
+        return result
+
+    try:
+        config = json.loads(
+            text, parse_constant=refuse_constant, parse_float=finite, parse_int=integer, object_pairs_hook=once
+        )
+    except json.JSONDecodeError as error:
+        _refuse(path, f"is not JSON: {error}", "download config.json again as a raw file", error)
+    except RecursionError as error:
+        _refuse(path, "nests its brackets too deeply to be a config", "check that it is a config.json", error)
+    if not isinstance(config, dict):
+        kind = {list: "a list", str: "a string", type(None): "null"}.get(type(config), "a bare value")
+        _refuse(path, f"holds {kind}, not one JSON object", "pass a config.json, which starts with {")
+    return config
+
+
+def _read_text(path: str | os.PathLike[str]) -> str:
+    """The text of a file that is small enough to be a config."""
+    try:
+        file = Path(path)
+        if file.is_dir():
+            _refuse(path, "is a folder", "pass the config.json inside it")
+        if not file.is_file():
+            _refuse(path, "does not exist or is not a file", "check the path and the folder you run in")
+        with file.open("rb") as stream:
+            content = stream.read(LARGEST_CONFIG + 1)
+    except TypeError as error:
+        _refuse(path, "is not a path", "pass the name of a config.json as a string or a Path", error)
+    except (OSError, ValueError) as error:
+        if isinstance(error, InvalidInputError):
+            raise
+        _refuse(path, f"cannot be read: {error}", "check the path and its permissions", error)
+    if len(content) > LARGEST_CONFIG:
+        _refuse(path, f"is over {LARGEST_CONFIG:,} bytes", "pass the config.json, not the weights or the tokenizer")
+    try:
+        return content.decode("utf-8-sig")  # a byte order mark is accepted
+    except UnicodeDecodeError as error:
+        _refuse(path, f"is not UTF-8 text: {error.reason} at byte {error.start}", "save it as UTF-8", error)
+
+
+def _refuse(path: object, problem: str, remedy: str, cause: Exception | None = None) -> NoReturn:
+    shown = os.fspath(path) if isinstance(path, os.PathLike) else path
+    raise InvalidInputError(f"Config file {shown!r} {problem}; {remedy}.") from cause
+
+
+def _unknown(kind: str, name: object, known: Sequence[str], where: str) -> NoReturn:
+    wanted = str(name).lower()
+    near = get_close_matches(wanted, known, n=4, cutoff=0.5) or [k for k in known if wanted and wanted in k][:4]
+    hint = f"the nearest are {', '.join(near)}" if near else "nothing is near it"
+    raise UnknownNameError(f"Unknown {kind} {name!r}: {hint}. See {where} for all {len(known)}.")
+
+
+def _row(table: str, kind: str, name: str) -> dict[str, Any]:
+    rows = load_table(table)
+    for row in rows:
+        if row["name"] == name:
+            return row
+    _unknown(kind, name, tuple(row["name"] for row in rows), f"{kind}_names()")
+
+
+def _model_file(name: str) -> dict[str, Any]:
+    names = model_names()
+    if name not in names:  # before any path is made of it
+        _unknown("model", name, names, "model_names()")
+    return read_config(_data_path("models") / f"{name}.json")
+
+
+def _data_path(part: str) -> Path:
+    path = DATA / part
+    if not path.is_dir():
+        raise InvalidInputError(
+            f"The catalogue's folder {str(path)!r} does not exist; install lessonlib from its checkout, "
+            "where data/ lies beside it (pip install -e .)."
+        )
+    return path
+
+
+@cache
+def _read_table(name: str) -> tuple[dict[str, Any], ...]:
+    with (_data_path("") / f"{name}.csv").open(encoding="utf-8", newline="") as stream:
+        return tuple({column: _cell(text) for column, text in row.items()} for row in csv.DictReader(stream))
+
+
+def _cell(text: str) -> int | float | str | None:
+    """A cell as a number where it is one; dates, names and sentences stay text."""
+    if not text:
+        return None
+    try:
+        return int(text) if text.isascii() and text.isdigit() else _finite_or_text(text)
+    except ValueError:
+        return text
+
+
+def _finite_or_text(text: str) -> float | str:
+    number = float(text)
+    return number if math.isfinite(number) else text

@@ -1,0 +1,212 @@
+"""The catalogue: every name loads, exactly; a learner's own file is read or refused by name."""
+
+import json
+from functools import partial
+
+import pytest
+
+from lessonlib import catalogue
+from lessonlib.accelerator import Accelerator
+from lessonlib.errors import InvalidInputError, LessonError, UnknownNameError
+
+
+@pytest.mark.parametrize("name", catalogue.model_names())
+def test_a_model_has_exactly_the_parameters_that_its_file_states(name):
+    model = catalogue.load_model(name)
+    assert model.name == name
+    assert model.parameters == catalogue.model_record(name)["parameters"]
+
+
+def test_a_wrapper_gives_the_config_of_its_text_model():
+    assert catalogue.model_config("kimi-k2.5")["model_type"] == "kimi_k2"
+    assert catalogue.model_config("qwen3.5-27b")["model_type"] == "qwen3_5_text"
+    assert catalogue.model_config("llama-3.1-8b")["hidden_size"] == 4096
+
+
+def test_a_model_record_leaves_out_the_config():
+    record = catalogue.model_record("deepseek-r1")
+    assert record["hub_id"] == "deepseek-ai/DeepSeek-R1" and record["kind"] == ["reasoning"]
+    assert "config" not in record
+
+
+@pytest.mark.parametrize("name", catalogue.accelerator_names())
+def test_an_accelerator_is_in_si_units(name):
+    row = next(row for row in catalogue.load_table("accelerators") if row["name"] == name)
+    device = catalogue.load_accelerator(name)
+    assert isinstance(device, Accelerator)
+    assert device.memory == row["memory_gb"] * 1e9 and device.bandwidth == row["bandwidth_gb_s"] * 1e9
+    stated = {dtype for dtype, column in catalogue.PEAK_COLUMNS.items() if row[column] is not None}
+    assert set(device.peaks) == stated
+    assert (device.link is None) == (row["link_gb_s"] is None)
+    assert device.label and device.source.startswith("https://")
+
+
+def test_the_h100_of_the_lessons():
+    h100 = catalogue.load_accelerator("h100-sxm")
+    assert (h100.memory, h100.bandwidth, h100.peak("bf16"), h100.link) == (80e9, 3.35e12, 989e12, 450e9)
+
+
+def test_a_blank_peak_is_refused_and_not_borrowed_from_another_dtype():
+    with pytest.raises(UnknownNameError, match="no bf16 peak"):
+        catalogue.load_accelerator("t4").peak("bf16")
+
+
+def test_a_blank_link_is_none():
+    assert catalogue.load_accelerator("m3-max").link is None
+
+
+@pytest.mark.parametrize("name", catalogue.workload_names())
+def test_a_workload_gives_its_request(name):
+    workload = catalogue.load_workload(name)
+    assert workload.source and workload.licence and workload.basis and workload.note
+    request = workload.request
+    assert (request.prompt, request.output, request.cached) == (workload.prompt, workload.output, workload.cached)
+
+
+def test_what_a_source_does_not_give_is_none():
+    assert catalogue.load_workload("reasoning").prompt_mean is None
+    assert catalogue.load_workload("production-reasoning").output_mean == 1527.4
+
+
+@pytest.mark.parametrize("changed", [{"prompt": 0}, {"output": 1.5}, {"cached": 10}, {"cached": -1}])
+def test_a_workload_checks_its_tokens(changed):
+    with pytest.raises(InvalidInputError, match=next(iter(changed))):
+        catalogue.Workload(**{"name": "own", "label": "own", "prompt": 10, "output": 2} | changed)
+
+
+@pytest.mark.parametrize(
+    "load, wrong, nearest",
+    [
+        (catalogue.load_model, "llama-3.1-8", "llama-3.1-8b"),
+        (catalogue.load_model, "DeepSeek-R1", "deepseek-r1"),
+        (catalogue.model_config, "gpt-oss", "gpt-oss-20b"),
+        (catalogue.model_record, "gpt-2", "gpt2"),
+        (catalogue.load_accelerator, "h100", "h100-sxm"),
+        (catalogue.load_accelerator, "4090", "rtx-4090"),
+        (catalogue.load_workload, "reason", "reasoning"),
+        (catalogue.source_of, "jetson-thor", "jetson-agx-thor"),
+        (catalogue.load_table, "workload", "workloads"),
+    ],
+)
+def test_an_unknown_name_is_answered_with_the_nearest(load, wrong, nearest):
+    with pytest.raises(UnknownNameError, match=rf"{wrong}.*nearest.*\b{nearest}\b"):
+        load(wrong)
+
+
+@pytest.mark.parametrize("wrong", ["", "zzzz", "../README", "../models/gpt2", 3, None, ["h100-sxm"]])
+@pytest.mark.parametrize(
+    "load", [catalogue.load_model, catalogue.load_accelerator, catalogue.load_workload, catalogue.load_table]
+)
+def test_anything_else_for_a_name_is_unknown_too(load, wrong):
+    with pytest.raises(UnknownNameError):
+        load(wrong)
+
+
+def test_every_name_says_where_it_comes_from():
+    names = (*catalogue.model_names(), *catalogue.accelerator_names(), *catalogue.workload_names())
+    for name in names:
+        line = catalogue.source_of(name)
+        assert "https://" in line and "retrieved 20" in line and "licence: " in line
+
+
+def test_references_are_readable():
+    references = catalogue.load_references()
+    assert len(references) >= 15
+    assert references["williams2009"].startswith("Williams, Waterman, Patterson (2009). Roofline:")
+
+
+def test_a_table_may_be_changed_by_its_reader():
+    catalogue.load_table("workload_shares")[0]["ratio_median"] = -1
+    assert catalogue.load_table("workload_shares")[0]["ratio_median"] == 0.2792
+
+
+@pytest.fixture
+def written(tmp_path):
+    """A function that writes text or bytes as config.json and returns its path."""
+
+    def write(content):
+        path = tmp_path / "config.json"
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    return write
+
+
+def test_a_config_of_ones_own_is_read(written):
+    assert catalogue.read_config(written('{"a": [1, 2.5, null, {"b": true}]}')) == {"a": [1, 2.5, None, {"b": True}]}
+    assert catalogue.read_config(str(written(b'\xef\xbb\xbf{"a": "\xc3\xa9"}'))) == {"a": "é"}
+
+
+def test_the_same_config_gives_the_same_model(written):
+    config = catalogue.model_config("llama-3.1-8b")
+    assert catalogue.read_config(written(json.dumps(config))) == config
+
+
+def test_a_config_of_exactly_one_mebibyte_is_read_and_one_byte_more_is_not(written):
+    frame = len('{"a": ""}')
+    padded = partial('{{"a": "{}"}}'.format)
+    assert catalogue.read_config(written(padded("x" * (2**20 - frame))))
+    with pytest.raises(InvalidInputError, match="over 1,048,576 bytes"):
+        catalogue.read_config(written(padded("x" * (2**20 - frame + 1))))
+
+
+@pytest.mark.parametrize(
+    "content, problem",
+    [
+        ("", "not JSON"),
+        ("{'a': 1}", "not JSON"),
+        ('{"a": 1', "not JSON"),
+        ('{"a": 1} {"b": 2}', "not JSON"),
+        ("import os", "not JSON"),
+        ("[1, 2]", "a list, not one JSON object"),
+        ('"llama"', "a string, not one JSON object"),
+        ("null", "null, not one JSON object"),
+        ("3", "a bare value, not one JSON object"),
+        ('{"a": NaN}', "NaN"),
+        ('{"a": [-Infinity]}', "-Infinity"),
+        ('{"a": 1e999}', "1e999"),
+        ('{"a": 1, "b": 2, "a": 3}', "key 'a' twice"),
+        ('{"a": {"b": 1, "b": 1}}', "key 'b' twice"),
+        ('{"a": ' + "9" * 41 + "}", "an integer of 41"),
+        ('{"a": -' + "9" * 100_000 + "}", "an integer of 100001"),
+        ("[" * 200_000, "nests its brackets too deeply"),
+        ('{"a":' * 100_000 + "1" + "}" * 100_000, "nests its brackets too deeply"),
+        (b'{"a": "\xff"}', "not UTF-8"),
+        ('{"a": 1}'.encode("utf-16"), "not UTF-8"),
+        (b"\x00\x01\x02", "not JSON"),
+    ],
+)
+def test_a_file_that_is_no_config_is_refused_by_name(written, content, problem):
+    path = written(content)
+    with pytest.raises(InvalidInputError) as caught:
+        catalogue.read_config(path)
+    assert problem in str(caught.value) and str(path) in str(caught.value)
+    assert len(str(caught.value)) < 500 + len(str(path))
+
+
+def test_a_path_that_is_no_file_is_refused_by_name(tmp_path):
+    with pytest.raises(InvalidInputError, match=r"absent\.json.*does not exist"):
+        catalogue.read_config(tmp_path / "absent.json")
+    with pytest.raises(InvalidInputError, match=r"is a folder.*inside it"):
+        catalogue.read_config(tmp_path)
+    for wrong in (None, 3.5, {"model_type": "llama"}):
+        with pytest.raises(InvalidInputError, match="is not a path"):
+            catalogue.read_config(wrong)
+    with pytest.raises(LessonError):
+        catalogue.read_config("config\0.json")
+
+
+def test_a_config_never_runs_code(written, tmp_path):
+    """Remote code that a config names is data like any other: nothing is imported, and no file appears."""
+    config = {"model_type": "llama", "auto_map": {"AutoConfig": "trap.Config"}}
+    (tmp_path / "trap.py").write_text(f"open({str(tmp_path / 'sprung')!r}, 'w')", encoding="utf-8")
+    assert catalogue.read_config(written(json.dumps(config))) == config
+    assert not (tmp_path / "sprung").exists()
+
+
+def test_without_its_data_the_catalogue_says_how_to_install_it(monkeypatch, tmp_path):
+    monkeypatch.setattr(catalogue, "DATA", tmp_path / "data")
+    with pytest.raises(InvalidInputError, match="install lessonlib from its checkout"):
+        catalogue.model_names()
+    with pytest.raises(InvalidInputError, match="install lessonlib from its checkout"):
+        catalogue.load_accelerator("h100-sxm")
