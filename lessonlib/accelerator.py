@@ -1,0 +1,53 @@
+"""An accelerator as rates: dense peak FLOP/s by dtype, memory, bandwidth, link. Decimal units, as in datasheets."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from lessonlib.errors import InvalidInputError, UnknownNameError, require_rate
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accelerator:
+    """One device. `memory` in bytes, `bandwidth` in byte/s, `peaks` in FLOP/s by dtype, `link` in byte/s one way.
+
+    A peak is the dense one of the dtype used, never the sparsity-doubled one. `link` None: no figure is known, and
+    tensor parallelism over such devices is refused.
+    """
+
+    name: str
+    memory: float
+    bandwidth: float
+    peaks: Mapping[str, float]
+    link: float | None = None
+    label: str = ""
+    source: str = ""
+    notes: str = ""
+
+    def __post_init__(self) -> None:
+        owner = f"Accelerator {self.name!r}"
+        object.__setattr__(self, "memory", require_rate(owner, "memory", self.memory, "bytes"))
+        object.__setattr__(self, "bandwidth", require_rate(owner, "bandwidth", self.bandwidth, "byte/s"))
+        if self.link is not None:
+            object.__setattr__(self, "link", require_rate(owner, "link", self.link, "byte/s"))
+        if not isinstance(self.peaks, Mapping) or not self.peaks:
+            raise InvalidInputError(f"{owner}: peaks is {self.peaks!r}; expected a dict such as {{'bf16': 989e12}}.")
+        peaks = {dtype: require_rate(owner, f"peak of {dtype}", peak, "FLOP/s") for dtype, peak in self.peaks.items()}
+        object.__setattr__(self, "peaks", MappingProxyType(peaks))
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.memory, self.bandwidth, tuple(self.peaks.items()), self.link))
+
+    def peak(self, dtype: str) -> float:
+        """Dense peak of `dtype` in FLOP/s; UnknownNameError when this device has none."""
+        try:
+            return self.peaks[dtype]
+        except (KeyError, TypeError):
+            known = ", ".join(self.peaks)
+            raise UnknownNameError(
+                f"Accelerator {self.name!r} has no {dtype} peak; it has {known}. Choose one of these to compute in."
+            ) from None
+
+    def ridge(self, dtype: str = "bf16") -> float:
+        """Ridge point P / B in FLOP/byte: below this intensity, memory bandwidth binds."""
+        return self.peak(dtype) / self.bandwidth

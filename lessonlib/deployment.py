@@ -1,0 +1,212 @@
+"""A deployment: a model on an accelerator, in a precision, with an efficiency; and what fits in its memory.
+
+    needed    = weights + batch x (cache and state of prompt + output tokens)
+    available = memory fraction x devices x memory of a device
+
+Memory is reserved for prompt + output tokens. Activations and the engine's own buffers live in the
+rest, 10 % by default.
+"""
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from lessonlib.accelerator import Accelerator
+from lessonlib.errors import (
+    DoesNotFitError,
+    InvalidInputError,
+    LessonError,
+    require_count,
+    require_fraction,
+    require_rate,
+)
+from lessonlib.folded import FoldedModel, ScalarNamespace, fold
+from lessonlib.model import Model
+from lessonlib.precision import Precision
+from lessonlib.units import format_bytes
+
+
+@dataclass(frozen=True)
+class Efficiency:
+    """How much of a datasheet a real machine gives. The defaults are the floor: all of it, and no overhead.
+
+    `mfu`, `mbu`: fractions of peak FLOP/s and of bandwidth. `overhead`: seconds added to every forward pass.
+    `all_reduce_latency`: seconds added to every all-reduce of tensor parallelism, an assumption of 10 microseconds.
+    """
+
+    mfu: float = 1.0
+    mbu: float = 1.0
+    overhead: float = 0.0
+    all_reduce_latency: float = 10e-6
+
+    def __post_init__(self) -> None:
+        for name in ("mfu", "mbu"):
+            object.__setattr__(self, name, require_fraction("Efficiency", name, getattr(self, name)))
+        for name in ("overhead", "all_reduce_latency"):
+            value = require_rate("Efficiency", name, getattr(self, name), "seconds", zero=True)
+            object.__setattr__(self, name, value)
+
+
+@dataclass(frozen=True)
+class Speculation:
+    """Speculative decoding: `draft_tokens` g proposed a round, each accepted with probability `acceptance` a.
+
+    A round yields E = (1 - a**(g + 1)) / (1 - a) tokens on average (g + 1 at a = 1). `draft` is the model that
+    proposes, in the deployment's precision and on its devices; None means that drafts are free.
+    Source: Leviathan et al., 2211.17192.
+    """
+
+    draft_tokens: int
+    acceptance: float
+    draft: Model | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "draft_tokens", require_count("Speculation", "draft_tokens", self.draft_tokens))
+        acceptance = require_fraction("Speculation", "acceptance", self.acceptance, zero=True)
+        object.__setattr__(self, "acceptance", acceptance)
+        if self.draft is not None and not isinstance(self.draft, Model):
+            raise InvalidInputError(f"Speculation: draft is {self.draft!r}; expected a Model, or None for free drafts.")
+
+    @property
+    def tokens_per_round(self) -> float:
+        """E, the expected number of tokens that one verifying pass yields: 1 + a + ... + a**g."""
+        return math.fsum(self.acceptance**i for i in range(self.draft_tokens + 1))
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """A model served by `devices` equal accelerators as one tensor-parallel group.
+
+    `memory_fraction`: the share of memory that weights and cache may take. `prefill_chunk`: tokens of a prefill pass at
+    most (None: the whole prompt in one). Raises for a dtype without a peak, a missing link, heads that do not divide.
+    """
+
+    model: Model
+    accelerator: Accelerator
+    precision: Precision = field(default_factory=Precision)
+    devices: int = 1
+    efficiency: Efficiency = field(default_factory=Efficiency)
+    memory_fraction: float = 0.9
+    prefill_chunk: int | None = None
+    speculation: Speculation | None = None
+    folded: FoldedModel = field(init=False, repr=False, compare=False)
+    folded_draft: FoldedModel | None = field(init=False, repr=False, compare=False, default=None)
+    peak: float = field(init=False, repr=False, compare=False)  # FLOP/s that all devices together give
+    bandwidth: float = field(init=False, repr=False, compare=False)  # byte/s that all devices together give
+
+    def __post_init__(self) -> None:
+        expected: tuple[tuple[str, type, str], ...] = (
+            ("model", Model, "load_model('llama-3.1-8b')"),
+            ("accelerator", Accelerator, "load_accelerator('h100-sxm')"),
+            ("precision", Precision, "Precision('bf16')"),
+            ("efficiency", Efficiency, "Efficiency(mfu=0.5, mbu=0.8)"),
+        )
+        for name, kind, example in expected:
+            if not isinstance(getattr(self, name), kind):
+                raise InvalidInputError(
+                    f"Deployment: {name} is {getattr(self, name)!r}; expected a {kind.__name__}, such as {example}."
+                )
+        if self.speculation is not None and not isinstance(self.speculation, Speculation):
+            raise InvalidInputError(f"Deployment: speculation is {self.speculation!r}; expected a Speculation or None.")
+        put = object.__setattr__
+        put(self, "devices", require_count("Deployment", "devices", self.devices))
+        put(self, "memory_fraction", require_fraction("Deployment", "memory_fraction", self.memory_fraction))
+        if self.prefill_chunk is not None:
+            put(self, "prefill_chunk", require_count("Deployment", "prefill_chunk", self.prefill_chunk))
+        if self.devices > 1 and self.accelerator.link is None:
+            raise InvalidInputError(
+                f"Deployment: {self.accelerator.name!r} has no link figure, so the all-reduces of {self.devices} "
+                "devices cannot be timed; take devices=1, or an Accelerator with link in byte/s."
+            )
+        put(self, "folded", fold(self.model, self.precision, self.devices))
+        if self.speculation is not None and self.speculation.draft is not None:
+            put(self, "folded_draft", fold(self.speculation.draft, self.precision, self.devices))
+        peak = self.accelerator.peak(str(self.precision.compute))
+        put(self, "peak", self.devices * self.efficiency.mfu * peak)
+        put(self, "bandwidth", self.devices * self.efficiency.mbu * self.accelerator.bandwidth)
+
+    @property
+    def memory_available(self) -> float:
+        """Bytes that weights and cache may take, over all devices."""
+        return self.memory_fraction * self.devices * self.accelerator.memory
+
+    @property
+    def weight_bytes(self) -> float:
+        """Bytes of all weights in memory, those of a draft model included."""
+        draft = 0.0 if self.folded_draft is None else self.folded_draft.resident_bytes
+        return self.folded.resident_bytes + draft
+
+    @property
+    def memory_free(self) -> float:
+        """M_free: bytes left for the cache after the weights. Negative when the weights alone do not fit."""
+        return self.memory_available - self.weight_bytes
+
+    @property
+    def cache_bytes_per_token(self) -> float:
+        """K: bytes that one more token adds over all layers, as long as no window is full."""
+        return sum(kind.cache_bytes for kind in self.folded.kinds)
+
+    def sequence_bytes(self, tokens: Any, xp: Any = ScalarNamespace) -> Any:
+        """Bytes of cache and constant state of one sequence that holds `tokens` tokens, over all devices."""
+        held = self.folded.sequence_bytes(tokens, xp)
+        return held if self.folded_draft is None else held + self.folded_draft.sequence_bytes(tokens, xp)
+
+    def memory_needed(self, tokens: Any, batch: Any = 1, xp: Any = ScalarNamespace) -> Any:
+        """Bytes of weights and of `batch` sequences of `tokens` tokens each, over all devices."""
+        return self.weight_bytes + batch * self.sequence_bytes(tokens, xp)
+
+    def largest_batch(self, tokens: int) -> int:
+        """The largest batch of sequences of `tokens` (prompt + output) tokens that fits; 0 when not even one does."""
+        tokens = require_count("largest_batch", "tokens", tokens)
+        if self.memory_free <= 0:
+            return 0
+        batch = math.floor(self.memory_free / self.sequence_bytes(float(tokens)))
+        while self.memory_needed(float(tokens), batch + 1) <= self.memory_available:
+            batch += 1
+        while batch and self.memory_needed(float(tokens), batch) > self.memory_available:
+            batch -= 1
+        return batch
+
+    def require_fit(self, tokens: int, batch: int = 1) -> None:
+        """Raise DoesNotFitError, with the smallest changes that fit, unless `batch` sequences of `tokens` fit."""
+        needed = self.memory_needed(float(tokens), batch)
+        if needed <= self.memory_available:
+            return
+        remedies = tuple(self._remedies(tokens, batch))
+        advice = "; or ".join(remedies) if remedies else "no dtype and no number of these devices up to 1,024 does"
+        raise DoesNotFitError(
+            f"{self.model.name} with {batch:,} x {tokens:,} tokens on {self.devices} x {self.accelerator.name} needs "
+            f"{format_bytes(needed)} (weights {format_bytes(self.weight_bytes)}, cache "
+            f"{format_bytes(needed - self.weight_bytes)}); available are {format_bytes(self.memory_available)} "
+            f"({self.memory_fraction:.0%} of the memory). What would fit: {advice}.",
+            needed=needed,
+            available=self.memory_available,
+            remedies=remedies,
+        )
+
+    def _remedies(self, tokens: int, batch: int) -> list[str]:
+        """The smallest change of each kind that fits: batch, precision, devices."""
+        found = []
+        largest = self.largest_batch(tokens)
+        if largest:
+            found.append(f"batch={largest}")
+        for change, words in (
+            ({"cache": "fp8"}, "an fp8 cache"),
+            ({"blocks": "fp8", "experts": "fp8"}, "fp8 weights"),
+            ({"blocks": "int4", "experts": "int4"}, "int4 weights"),
+            ({"blocks": "int4", "experts": "int4", "cache": "fp8"}, "int4 weights and an fp8 cache"),
+        ):
+            smaller = replace(self, precision=replace(self.precision, **change))
+            if smaller.memory_needed(float(tokens), batch) <= self.memory_available:
+                found.append(words)
+                break
+        if self.accelerator.link is not None:
+            for devices in range(self.devices + 1, 1025):
+                try:
+                    more = replace(self, devices=devices)
+                except LessonError:  # heads that do not divide over so many
+                    continue
+                if more.memory_needed(float(tokens), batch) <= more.memory_available:
+                    found.append(f"devices={devices}")
+                    break
+        return found

@@ -1,0 +1,72 @@
+"""Errors that name the thing, the value, what was expected and what to do; and the checks that raise them.
+
+Every error of lessonlib is a `LessonError`, and so a `ValueError`: one `except` catches them all, and none is a crash.
+Bottom room: it imports nothing of lessonlib, and everything may import it.
+"""
+
+import math
+from numbers import Real
+from typing import Any
+
+
+class LessonError(ValueError):
+    """Base of every error that lessonlib raises on purpose."""
+
+
+class InvalidInputError(LessonError):
+    """A value that cannot be meant: zero tokens, half a head, NaN bytes."""
+
+
+class UnknownNameError(LessonError):
+    """A name that the catalogue, a table of dtypes or a list of families does not hold."""
+
+
+class UnsupportedModelError(LessonError):
+    """A config whose architecture, or one of whose keys, lessonlib does not read. Refused rather than guessed."""
+
+
+class DoesNotFitError(LessonError):
+    """Weights and KV cache need more memory than there is.
+
+    Attributes: `needed` and `available` in bytes, over all devices together; `remedies`, a tuple of sentences, each the
+    smallest change of one kind that fits.
+    """
+
+    def __init__(self, message: str, needed: float, available: float, remedies: tuple[str, ...] = ()):
+        super().__init__(message)
+        self.needed = needed
+        self.available = available
+        self.remedies = remedies
+
+
+def is_number(value: Any) -> bool:
+    """A finite real number that a float can hold; True and False are not numbers here."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
+
+
+def require_count(owner: str, name: str, value: Any, least: int = 1) -> int:
+    """`value` as an int when it is a whole number of at least `least`; InvalidInputError otherwise."""
+    if is_number(value) and value == int(value) and value >= least:
+        return int(value)
+    raise InvalidInputError(f"{owner}: {name} is {value!r}; expected a whole number of at least {least}.")
+
+
+def require_rate(owner: str, name: str, value: Any, unit: str, zero: bool = False) -> float:
+    """`value` as a float when it is finite and positive (or zero, if `zero`); InvalidInputError otherwise."""
+    if is_number(value) and (value > 0 or (zero and value == 0)):
+        return float(value)
+    least = "zero or more" if zero else "more than zero"
+    raise InvalidInputError(f"{owner}: {name} is {value!r}; expected a finite number of {unit}, {least}.")
+
+
+def require_fraction(owner: str, name: str, value: Any, zero: bool = False) -> float:
+    """`value` as a float when it lies in (0, 1], or in [0, 1] if `zero`; InvalidInputError otherwise."""
+    if is_number(value) and value <= 1 and (value > 0 or (zero and value == 0)):
+        return float(value)
+    low = "from 0 to 1" if zero else "more than 0 and at most 1"
+    raise InvalidInputError(f"{owner}: {name} is {value!r}; expected a fraction {low}.")

@@ -1,0 +1,214 @@
+"""A cost in words: its roofs one by one, its assumptions, its equations with the numbers put in, its table.
+
+It computes nothing of its own: it runs request.py's functions once more and writes down each roof as it is met.
+"""
+
+from html import escape
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from lessonlib.deployment import Deployment
+from lessonlib.errors import InvalidInputError
+from lessonlib.folded import ScalarNamespace
+from lessonlib.units import format_bytes, format_flops, format_percent, format_seconds
+
+if TYPE_CHECKING:
+    from lessonlib.request import RequestCost
+
+
+class Roof(NamedTuple):
+    """One part of one phase under its roofline. `bound` is "compute", "memory", or "both" when its passes differ."""
+
+    phase: str
+    part: str
+    flops: float
+    bytes: float
+    compute_seconds: float
+    memory_seconds: float
+    seconds: float
+    bound: str
+
+
+def roofs(cost: "RequestCost") -> tuple[Roof, ...]:
+    from lessonlib.request import decode_numbers, prefill_numbers
+
+    if cost.refused is not None:
+        raise InvalidInputError("roofs, equations and tables describe one request; ask for them with plain numbers.")
+    deployment, request = cost.deployment, cost.request
+    prompt, output, cached, batch = map(float, (request.prompt, request.output, request.cached, cost.batch))
+    found: dict[tuple[str, str], list[Any]] = {}
+
+    def tracer(phase: str) -> Any:
+        def trace(part: str, flops: float, moved: float, count: float) -> None:
+            compute, memory = flops / deployment.peak, moved / deployment.bandwidth
+            row = found.setdefault((phase, part), [0.0, 0.0, 0.0, 0.0, 0.0, set()])
+            for i, value in enumerate((flops, moved, compute, memory, max(compute, memory))):
+                row[i] += count * value
+            if count and (flops or moved):
+                row[5].add("compute" if compute > memory else "memory")
+
+        return trace
+
+    prefill_numbers(deployment, prompt, cached, batch, ScalarNamespace, tracer("prefill"))
+    decode_numbers(deployment, prompt, output, batch, ScalarNamespace, tracer("decode"))
+    rows = []
+    for (phase, part), (flops, moved, compute, memory, seconds, bounds) in found.items():
+        bound = "both" if len(bounds) > 1 else "".join(bounds) or "nothing"
+        rows.append(Roof(phase, part, flops, moved, compute, memory, seconds, bound))
+    return tuple(rows)
+
+
+def assumptions(deployment: Deployment) -> tuple[str, ...]:
+    """What the numbers take for granted, a sentence each."""
+    efficiency = deployment.efficiency
+    accelerator = deployment.accelerator
+    compute = str(deployment.precision.compute)
+    lines = [
+        f"Roofline floor: compute and memory traffic of one kernel overlap fully, kernels run one after another; "
+        f"MFU {efficiency.mfu:g} of {accelerator.peak(compute) / 1e12:,.4g} TFLOP/s dense {compute}, "
+        f"MBU {efficiency.mbu:g} of {accelerator.bandwidth / 1e9:,.5g} GB/s.",
+        f"Overhead of a pass: {format_seconds(efficiency.overhead)}.",
+        f"Precision: {deployment.precision}.",
+        f"Memory: {deployment.memory_fraction:.0%} of {deployment.devices} x {format_bytes(accelerator.memory)}, "
+        "reserved for prompt + output tokens.",
+        "Left out: unfused activations, dequantisation, embedding look-ups, norms, softmax, sampling.",
+    ]
+    if deployment.devices > 1:
+        lines.append(
+            f"Tensor parallelism over {deployment.devices} devices: ring all-reduces over "
+            f"{(accelerator.link or 0) / 1e9:,.4g} GB/s one way, {format_seconds(efficiency.all_reduce_latency)} "
+            "latency each (assumed); not overlapped."
+        )
+    if deployment.model.expert_kinds:
+        lines.append("Mixture of experts: uniform routing; a pass reads the expected number of distinct experts.")
+    if any(kind.state_bytes for kind in deployment.folded.kinds):
+        lines.append("Constant state: fp32, read and written whole in every pass.")
+    if any(kind.expand_flops for kind in deployment.folded.kinds):
+        lines.append(
+            "MLA: absorbed on cached tokens, expanded for a prompt with nothing cached; on a cached prefix the cheaper."
+        )
+    if deployment.prefill_chunk is not None:
+        lines.append(f"Prefill in chunks of {deployment.prefill_chunk:,} tokens, each pass streams all weights.")
+    if deployment.speculation is not None:
+        draft = deployment.speculation.draft
+        drafts = "free drafts" if draft is None else f"draft {draft.name}"
+        lines.append(
+            f"Speculation: {deployment.speculation.draft_tokens} drafted tokens, acceptance "
+            f"{deployment.speculation.acceptance:g}, {drafts}; each round at the answer's mean context; the "
+            "draft's own prefill is left out."
+        )
+    return tuple(lines)
+
+
+def _rows(cost: "RequestCost") -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = []
+    for roof in roofs(cost):
+        work = (format_flops(roof.flops), format_bytes(roof.bytes), format_seconds(roof.seconds))
+        rows.append((f"{roof.phase}: {roof.part}", *work, roof.bound))
+    for name, phase in (("prefill", cost.prefill), ("decode", cost.decode)):
+        if phase.communication:
+            rows.append((f"{name}: all-reduces", "", "", format_seconds(phase.communication), "link"))
+        if phase.overhead:
+            rows.append((f"{name}: overhead", "", "", format_seconds(phase.overhead), "overhead"))
+    for name, total in (("prefill", cost.prefill), ("decode", cost.decode), ("all", cost)):
+        share = f"{format_percent(total.seconds / cost.seconds, 5)} of time"
+        rows.append((name, format_flops(total.flops), format_bytes(total.bytes), format_seconds(total.seconds), share))
+    return rows
+
+
+def _title(cost: "RequestCost") -> str:
+    request, deployment = cost.request, cost.deployment
+    cached = f" ({request.cached:,} cached)" if request.cached else ""
+    devices = f"{deployment.devices} x " if deployment.devices > 1 else ""
+    return (
+        f"{deployment.model.name} on {devices}{deployment.accelerator.name}, batch {cost.batch:,}: "
+        f"{request.prompt:,}{cached} -> {request.output:,} tokens"
+    )
+
+
+def _clocks(cost: "RequestCost") -> str:
+    share = format_seconds(cost.seconds / cost.batch)
+    return (
+        f"GPU clock {format_seconds(cost.seconds)} for all {cost.batch:,}, {share} each; "
+        f"request clock {format_seconds(cost.elapsed)}: TTFT {format_seconds(cost.ttft)}, "
+        f"TPOT {format_seconds(cost.tpot)}"
+    )
+
+
+HEADER = ("part", "FLOPs", "bytes", "seconds", "bound by")
+
+
+def text_table(cost: "RequestCost") -> str:
+    if cost.refused is not None:
+        computed = int((cost.refused == 0).sum())
+        return f"RequestCost of {cost.refused.size:,} requests, shape {cost.refused.shape}; {computed:,} computed"
+    rows = [HEADER, *_rows(cost)]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(HEADER))]
+    lines = [
+        "  ".join(
+            cell.ljust(width) if i in (0, 4) else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in rows
+    ]
+    return "\n".join([_title(cost), *(line.rstrip() for line in lines), _clocks(cost), *cost.assumptions()])
+
+
+def html_table(cost: "RequestCost") -> str:
+    if cost.refused is not None:
+        return f"<p>{escape(text_table(cost))}</p>"
+    right = ' style="text-align:right"'
+    left = ' style="text-align:left"'
+    head = "".join(f'<th scope="col"{left if i in (0, 4) else right}>{cell}</th>' for i, cell in enumerate(HEADER))
+    body = "".join(
+        "<tr>" + "".join(f"<td{left if i in (0, 4) else right}>{escape(c)}</td>" for i, c in enumerate(row)) + "</tr>"
+        for row in _rows(cost)
+    )
+    notes = "".join(f"<li>{escape(line)}</li>" for line in cost.assumptions())
+    return (
+        f"<table><caption{left}>{escape(_title(cost))}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        f"<p>{escape(_clocks(cost))}</p><details><summary>Assumptions</summary><ul>{notes}</ul></details>"
+    )
+
+
+def equations(cost: "RequestCost") -> str:
+    """The equations with this request's numbers put in, as Markdown."""
+    found = roofs(cost)
+    deployment, request = cost.deployment, cost.request
+    model, folded = deployment.model, deployment.folded
+    new, steps = request.prompt - request.cached, request.output - 1
+    peak, bandwidth = f"{deployment.peak / 1e12:,.5g} TFLOP/s", f"{deployment.bandwidth / 1e9:,.5g} GB/s"
+    lines = [
+        f"**{_title(cost)}**",
+        "",
+        f"- P_block = {model.block_matmul_weights:,}; LM head V w = {model.vocabulary:,} x {model.width:,} = "
+        f"{model.head_weights:,}",
+        f"- weights without routed experts: {format_bytes(folded.dense_bytes)} a pass; routed experts in all: "
+        f"{format_bytes(sum(e.bytes for e in folded.experts))}",
+        f"- linear FLOPs of the prefill: 2 x {cost.batch:,} x {new:,} x P_block + 2 x {cost.batch:,} x V w = "
+        f"{format_flops(cost.prefill.linear.flops, 6)}",
+    ]
+    if deployment.speculation is None:
+        lines.append(
+            f"- linear FLOPs of {steps:,} steps: {steps:,} x 2 x {cost.batch:,} x (P_block + V w) = "
+            f"{format_flops(cost.decode.linear.flops, 6)}"
+        )
+    for kind in folded.kinds:
+        if kind.cache_bytes:
+            window = "" if kind.window is None else f", window {kind.window:,}"
+            lines.append(
+                f"- {kind.layers} x {kind.label}{window}: {kind.pair_flops:,.0f} FLOP a pair, "
+                f"{kind.cache_bytes:,.0f} B of cache a token over these layers"
+            )
+        else:
+            lines.append(f"- {kind.layers} x {kind.label}: {kind.state_bytes:,.0f} B of constant state a sequence")
+    for roof in found:
+        lines.append(
+            f"- {roof.phase}, {roof.part}: max({format_flops(roof.flops, 6)} / {peak}, {format_bytes(roof.bytes, 6)} / "
+            f"{bandwidth}) = max({format_seconds(roof.compute_seconds, 6)}, {format_seconds(roof.memory_seconds, 6)})"
+            f" -> {format_seconds(roof.seconds, 6)} ({roof.bound})"
+        )
+    lines.append(
+        f"- T = T_prefill + T_decode = {format_seconds(cost.prefill.seconds, 6)} + "
+        f"{format_seconds(cost.decode.seconds, 6)} = {format_seconds(cost.seconds, 6)}"
+    )
+    return "\n".join(lines)

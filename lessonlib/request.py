@@ -1,0 +1,376 @@
+"""Cost of one request: the accounting identity, in closed form.
+
+    T(n_in, n_out) = T_prefill(n_in) + sum over k = 1 .. n_out - 1 of T_decode(n_in + k)
+
+The prefill emits output token 1; n_out - 1 decode steps emit the rest. For a fixed batch the linear term of a step does
+not depend on k and each kind's attention term is proportional to its span: the sum over k is a closed form (work.py).
+Everything broadcasts: numbers give plain floats, arrays give arrays.
+
+Two clocks. `.seconds` is the GPU clock: busy seconds of the device for all b requests, prefilled in one pass and
+decoded in lockstep. `.elapsed` is the request clock in a running server: the prompt prefilled alone, then steps at batch b.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lessonlib.deployment import Deployment
+from lessonlib.errors import InvalidInputError, is_number, require_count
+from lessonlib.folded import ScalarNamespace
+from lessonlib.roofline import (
+    Phase,
+    PhaseNumbers,
+    Trace,
+    attention_numbers,
+    communication_seconds,
+    linear_seconds,
+    pass_numbers,
+)
+from lessonlib.work import attention_work_of_steps, linear_work
+
+if TYPE_CHECKING:
+    from lessonlib.explain import Roof
+
+MOST_TOKENS = 2**53  # the largest count that a float64 holds exactly
+MOST_CHUNKS = 100_000
+BLOCK = 8192  # rows computed at a time: the intermediate arrays then stay in the processor's cache
+
+REFUSALS = {
+    1: "prompt is not a whole number of at least 1",
+    2: "output is not a whole number of at least 1",
+    3: "cached is not a whole number from 0 to prompt - 1",
+    4: "batch is not a whole number of at least 1",
+    5: "prompt + output is beyond the model's positions",
+    6: "weights and cache of the batch do not fit in memory",
+    7: f"the prompt needs more than {MOST_CHUNKS:,} prefill chunks",
+}
+
+
+def _as_input(name: str, value: Any, least: int) -> Any:
+    """A number as an int, an array-like as a numeric array; InvalidInputError for anything else."""
+    if type(value) is int and least <= value <= MOST_TOKENS:  # the usual case, and the fast one
+        return value
+    if is_number(value):
+        count = require_count("Request", name, value, least)
+        if count > MOST_TOKENS:
+            raise InvalidInputError(f"Request: {name} is {value!r}; expected at most 2**53, to count exactly.")
+        return count
+    array = None
+    if isinstance(value, np.ndarray | list | tuple):
+        try:
+            array = np.asarray(value)
+        except ValueError:
+            array = None
+    if array is None or array.dtype.kind not in "iuf":
+        kind = f" of {array.dtype}" if array is not None else ""
+        shown = f"an array{kind}" if array is not None else repr(value)
+        raise InvalidInputError(
+            f"Request: {name} is {shown}; expected a whole number of at least {least}, or an array."
+        )
+    return _as_input(name, array.item(), least) if array.ndim == 0 else array
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """Prompt tokens, output tokens, and how many of the prompt's tokens a prefix cache already holds.
+
+    Each is a whole number, or an array of them (they broadcast). A number that cannot be meant raises
+    InvalidInputError; in an array its cell becomes NaN in the results, and `RequestCost.refused` says why.
+    """
+
+    prompt: Any
+    output: Any
+    cached: Any = 0
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__
+        put(self, "prompt", _as_input("prompt", self.prompt, 1))
+        put(self, "output", _as_input("output", self.output, 1))
+        put(self, "cached", _as_input("cached", self.cached, 0))
+        if self.is_array:
+            _broadcast_shape(self, 1)
+        elif self.cached >= self.prompt:
+            raise InvalidInputError(
+                f"Request: cached is {self.cached:,} but the prompt has {self.prompt:,} tokens; at least one prompt "
+                "token must be computed, so expected at most prompt - 1."
+            )
+
+    @property
+    def is_array(self) -> bool:
+        return any(isinstance(value, np.ndarray) for value in (self.prompt, self.output, self.cached))
+
+
+def _broadcast_shape(request: Request, batch: Any) -> tuple[int, ...]:
+    shapes = {name: np.shape(getattr(request, name)) for name in ("prompt", "output", "cached")}
+    shapes["batch"] = np.shape(batch)
+    try:
+        return np.broadcast_shapes(*shapes.values())
+    except ValueError:
+        words = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+        raise InvalidInputError(f"Request: the shapes do not broadcast together: {words}.") from None
+
+
+class RequestCost:
+    """What `batch` identical requests cost on a deployment. Floats, or arrays of the broadcast shape.
+
+    `prefill`, `decode`: Phase. `ttft`: seconds to the first token, the prompt prefilled alone. `refused`: None for
+    plain numbers; for arrays the code in REFUSALS of each NaN cell, 0 elsewhere.
+    """
+
+    __slots__ = ("batch", "decode", "deployment", "prefill", "refused", "request", "ttft")
+
+    def __init__(
+        self,
+        deployment: Deployment,
+        request: Request,
+        batch: Any,
+        prefill: PhaseNumbers,
+        decode: PhaseNumbers,
+        ttft: Any,
+        refused: Any = None,
+    ):
+        overhead = deployment.efficiency.overhead
+        self.deployment = deployment
+        self.request = request
+        self.batch = batch
+        self.prefill = Phase(prefill, overhead)
+        self.decode = Phase(decode, overhead)
+        self.ttft = ttft
+        self.refused = refused
+
+    @property
+    def seconds(self) -> Any:
+        """GPU clock: busy seconds for all `batch` requests. One request's share is seconds / batch."""
+        return self.prefill.seconds + self.decode.seconds
+
+    @property
+    def elapsed(self) -> Any:
+        """Request clock: what one user waits in a running server, TTFT and then the steps at this batch."""
+        return self.ttft + self.decode.seconds
+
+    @property
+    def tpot(self) -> Any:
+        """Seconds per output token, decode time / (n_out - 1). NaN, not zero, for one output token: it is undefined."""
+        steps = np.asarray(self.request.output, dtype=float) - 1
+        seconds = np.asarray(self.decode.seconds)
+        quotient = np.divide(seconds, steps, out=np.full(np.broadcast(seconds, steps).shape, np.nan), where=steps > 0)
+        return float(quotient) if quotient.ndim == 0 else quotient
+
+    @property
+    def flops(self) -> Any:
+        return self.prefill.flops + self.decode.flops
+
+    @property
+    def bytes(self) -> Any:
+        return self.prefill.bytes + self.decode.bytes
+
+    @property
+    def decode_share(self) -> Any:
+        """Share of the GPU clock that is decode."""
+        return self.decode.seconds / self.seconds
+
+    def why_refused(self, *index: int) -> str:
+        """Why the cell at `index` is NaN, in words; "" when it was computed."""
+        if self.refused is None:
+            return ""
+        return REFUSALS.get(int(self.refused[index]), "")
+
+    def roofs(self) -> tuple["Roof", ...]:
+        """One row for each roof: its FLOPs, bytes, both times and which of the two binds. For plain numbers."""
+        from lessonlib.explain import roofs
+
+        return roofs(self)
+
+    def equations(self) -> str:
+        """The equations with this request's numbers put in, as Markdown. For plain numbers."""
+        from lessonlib.explain import equations
+
+        return equations(self)
+
+    def assumptions(self) -> tuple[str, ...]:
+        """What the numbers take for granted, a sentence each."""
+        from lessonlib.explain import assumptions
+
+        return assumptions(self.deployment)
+
+    def _repr_html_(self) -> str:
+        from lessonlib.explain import html_table
+
+        return html_table(self)
+
+    def __repr__(self) -> str:
+        from lessonlib.explain import text_table
+
+        return text_table(self)
+
+
+def prefill_numbers(
+    deployment: Deployment, prompt: Any, cached: Any, batch: Any, xp: Any = ScalarNamespace, trace: Trace | None = None
+) -> PhaseNumbers:
+    """The prompt's pass, or its chunks in turn. Only the last chunk needs logits, one position a sequence."""
+    model = deployment.folded
+    new = prompt - cached
+    if deployment.prefill_chunk is None:
+        return pass_numbers(deployment, model, new, cached, batch, 1.0, xp, trace)
+    size = float(deployment.prefill_chunk)
+    inner = xp.floor((new - 1) / size)  # chunks before the last, which has 1 .. size tokens
+    total = pass_numbers(deployment, model, new - inner * size, cached + inner * size, batch, 1.0, xp, trace)
+    most = 0 if np.all(np.isnan(inner)) else int(np.nanmax(inner))
+    for i in range(most):
+        chunk = pass_numbers(deployment, model, size, cached + i * size, batch, 0.0, xp, trace)
+        total = total.plus(chunk if xp is ScalarNamespace else chunk.times(inner > i))
+    return total
+
+
+def decode_numbers(
+    deployment: Deployment, prompt: Any, output: Any, batch: Any, xp: Any = ScalarNamespace, trace: Trace | None = None
+) -> PhaseNumbers:
+    """The n_out - 1 steps after the prefill, or the speculative rounds that stand in for them."""
+    if deployment.speculation is not None:
+        return _speculative_numbers(deployment, prompt, output, batch, xp, trace)
+    model = deployment.folded
+    steps = output - 1.0
+    step = linear_work(model, batch, batch, xp)
+    flops, seconds, read, write, state = attention_numbers(
+        deployment, model, lambda kind: attention_work_of_steps(kind, prompt, steps, batch, xp), xp, trace
+    )
+    return PhaseNumbers(
+        steps * step.flops,
+        steps * step.bytes,
+        steps * linear_seconds(deployment, step, xp, trace, steps),
+        flops,
+        seconds,
+        read,
+        write,
+        state,
+        communication_seconds(deployment, model, batch * steps, steps),
+        steps,
+    )
+
+
+def _speculative_numbers(
+    deployment: Deployment, prompt: Any, output: Any, batch: Any, xp: Any, trace: Trace | None
+) -> PhaseNumbers:
+    """(n_out - 1) / E rounds of g draft passes and one verifying pass of g + 1 tokens, at the answer's mean context."""
+    speculation = deployment.speculation
+    assert speculation is not None
+    drafts = float(speculation.draft_tokens)
+    rounds = (output - 1.0) / speculation.tokens_per_round
+    context = prompt + (output - 2.0) / 2
+
+    def counted(prefix: str, count: Any) -> Trace | None:
+        if trace is None:
+            return None
+        return lambda part, flops, moved, each: trace(prefix + part, flops, moved, count * each)
+
+    verifying = counted("verifying: ", rounds)
+    verify = pass_numbers(deployment, deployment.folded, drafts + 1, context, batch, drafts + 1, xp, verifying)
+    total = verify.times(rounds)
+    if deployment.folded_draft is not None:
+        drafting = counted("drafting: ", rounds * drafts)
+        draft = pass_numbers(deployment, deployment.folded_draft, 1.0, context, batch, 1.0, xp, drafting)
+        total = total.plus(draft.times(rounds * drafts))
+    return total
+
+
+def _ttft(deployment: Deployment, prompt: Any, cached: Any, batch: Any, prefill: PhaseNumbers, xp: Any) -> Any:
+    alone = prefill if isinstance(batch, float) and batch == 1 else prefill_numbers(deployment, prompt, cached, 1.0, xp)
+    return Phase(alone, deployment.efficiency.overhead).seconds
+
+
+def request_cost(deployment: Deployment, request: Request, batch: Any = 1) -> RequestCost:
+    """Cost of `batch` identical requests, prefilled in one pass and decoded in lockstep.
+
+    `request` and `batch` are numbers or arrays that broadcast. With numbers, raises InvalidInputError for a value that
+    cannot be meant or is beyond the model's positions, DoesNotFitError when weights and cache of `batch` sequences of
+    prompt + output tokens do not fit. With arrays such cells become NaN, and `.refused` says why.
+    """
+    if not isinstance(deployment, Deployment) or not isinstance(request, Request):
+        wrong, kind = (request, "Request") if isinstance(deployment, Deployment) else (deployment, "Deployment")
+        raise InvalidInputError(f"request_cost: got {wrong!r} where a {kind} was expected.")
+    if request.is_array or not is_number(batch):
+        batch = batch if is_number(batch) else _as_input("batch", batch, 1)
+        if request.is_array or isinstance(batch, np.ndarray):
+            return _array_cost(deployment, request, batch)
+    b = float(require_count("request_cost", "batch", batch))
+    prompt, output, cached = float(request.prompt), float(request.output), float(request.cached)
+    limit = deployment.model.max_positions
+    if limit is not None and prompt + output > limit:
+        raise InvalidInputError(
+            f"Request: prompt {request.prompt:,} + output {request.output:,} is {request.prompt + request.output:,} "
+            f"tokens, but {deployment.model.name} has {limit:,} positions; shorten one of them."
+        )
+    if deployment.memory_needed(prompt + output, b) > deployment.memory_available:
+        deployment.require_fit(request.prompt + request.output, int(b))
+    if deployment.prefill_chunk is not None and (prompt - cached) / deployment.prefill_chunk > MOST_CHUNKS:
+        raise InvalidInputError(f"request_cost: {REFUSALS[7]}; take a larger prefill_chunk.")
+    prefill = prefill_numbers(deployment, prompt, cached, b)
+    decode = decode_numbers(deployment, prompt, output, b)
+    ttft = _ttft(deployment, prompt, cached, b, prefill, ScalarNamespace)
+    return RequestCost(deployment, request, int(b), prefill, decode, ttft)
+
+
+def _refusals(deployment: Deployment, prompt: Any, output: Any, cached: Any, batch: Any) -> Any:
+    """The code of the first thing wrong with each cell, 0 where nothing is. Floats or arrays in, an array out."""
+
+    def not_whole(value: Any, least: int) -> Any:
+        return ~((value >= least) & (value <= MOST_TOKENS) & (np.floor(value) == value))
+
+    limit = deployment.model.max_positions
+    chunk = deployment.prefill_chunk
+    checks = (
+        (1, not_whole(prompt, 1)),
+        (2, not_whole(output, 1)),
+        (3, not_whole(cached, 0) | ~(cached < prompt)),
+        (4, not_whole(batch, 1)),
+        (5, False if limit is None else prompt + output > limit),
+        (6, deployment.memory_needed(prompt + output, batch, np) > deployment.memory_available),
+        (7, False if chunk is None else (prompt - cached) / chunk > MOST_CHUNKS),
+    )
+    codes = np.zeros(np.broadcast_shapes(*(np.shape(v) for v in (prompt, output, cached, batch))), dtype=np.uint8)
+    for code, wrong in reversed(checks):  # the first one wrong is written last, and so stays
+        if np.any(wrong):
+            codes[np.broadcast_to(wrong, codes.shape)] = code
+    return codes
+
+
+def _array_cost(deployment: Deployment, request: Request, batch: Any) -> RequestCost:
+    """`request_cost` for arrays, a block of rows at a time, into arrays that are allocated once."""
+    shape = _broadcast_shape(request, batch)
+    size = math.prod(shape)
+    inputs = [
+        np.broadcast_to(value, shape).reshape(-1) if isinstance(value, np.ndarray) else float(value)
+        for value in (request.prompt, request.output, request.cached, batch)
+    ]
+    refused = np.empty(size, dtype=np.uint8)
+    columns: list[Any] = [np.nan] * (2 * len(PhaseNumbers._fields) + 1)
+    for start in range(0, size, BLOCK):
+        rows = slice(start, start + BLOCK)
+        block = [value[rows].astype(np.float64) if isinstance(value, np.ndarray) else value for value in inputs]
+        with np.errstate(invalid="ignore"):
+            codes = _refusals(deployment, *block)
+        refused[rows] = codes
+        bad = codes > 0
+        if bad.any():  # computed as 1 -> 1, then blanked
+            block = [np.where(bad, harmless, value) for harmless, value in zip((1, 1, 0, 1), block, strict=True)]
+        prompt, output, cached, b = block
+        prefill = prefill_numbers(deployment, prompt, cached, b, np)
+        decode = decode_numbers(deployment, prompt, output, b, np)
+        results = (*prefill, *decode, _ttft(deployment, prompt, cached, b, prefill, np))
+        for i, result in enumerate(results):
+            if isinstance(columns[i], np.ndarray) or isinstance(result, np.ndarray) or bad.any():
+                if not isinstance(columns[i], np.ndarray):
+                    columns[i] = np.full(size, columns[i]) if start else np.empty(size)
+                columns[i][rows] = result
+                columns[i][rows][bad] = np.nan
+            else:
+                columns[i] = result
+    columns = [
+        column.reshape(shape) if isinstance(column, np.ndarray) else np.broadcast_to(np.float64(column), shape)
+        for column in columns
+    ]
+    fields = len(PhaseNumbers._fields)
+    prefill, decode = PhaseNumbers(*columns[:fields]), PhaseNumbers(*columns[fields : 2 * fields])
+    return RequestCost(deployment, request, batch, prefill, decode, columns[-1], refused.reshape(shape))

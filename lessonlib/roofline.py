@@ -1,0 +1,200 @@
+"""Time of work: the roofline, and the seconds of one forward pass.
+
+    roofline(F, B) = max(F / (MFU peak), B / (MBU bandwidth))
+    pass = roofline(linear) + for each kind of layer roofline(its attention) + all-reduces + overhead
+
+One roof for each kind: layers run one after another, so a memory-bound kind cannot hide behind a compute-bound one. It
+is a floor for kernels run in turn. Source: Williams, Waterman, Patterson, CACM 2009.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from lessonlib.deployment import Deployment
+from lessonlib.errors import require_count
+from lessonlib.folded import FoldedModel, ScalarNamespace
+from lessonlib.work import AttentionWork, LinearWork, attention_work, linear_work
+
+Trace = Callable[[str, Any, Any, Any], None]  # (part, FLOPs, bytes, how many such roofs)
+
+
+class Work:
+    """FLOPs, bytes and seconds of one part."""
+
+    __slots__ = ("bytes", "flops", "seconds")
+
+    def __init__(self, flops: Any, bytes: Any, seconds: Any):
+        self.flops = flops
+        self.bytes = bytes
+        self.seconds = seconds
+
+    @property
+    def intensity(self) -> Any:
+        """Arithmetic intensity, FLOP/byte."""
+        return self.flops / self.bytes
+
+    def __repr__(self) -> str:
+        return f"Work(flops={self.flops!r}, bytes={self.bytes!r}, seconds={self.seconds!r})"
+
+
+class PhaseNumbers(NamedTuple):
+    """The numbers of a phase as they are computed: floats, or arrays of one shape."""
+
+    linear_flops: Any
+    linear_bytes: Any
+    linear_seconds: Any
+    attention_flops: Any
+    attention_seconds: Any
+    cache_read: Any
+    cache_write: Any
+    state_bytes: Any
+    communication: Any
+    passes: Any
+
+    def plus(self, other: "PhaseNumbers") -> "PhaseNumbers":
+        return PhaseNumbers(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
+
+    def times(self, factor: Any) -> "PhaseNumbers":
+        return PhaseNumbers(*(factor * mine for mine in self))
+
+
+class Phase:
+    """One pass, the prefill or the decode of a request. Bytes and FLOPs of all devices, seconds of the group.
+
+    `linear`, `attention`: Work. `cache_read`, `cache_write`, `state_bytes`: the bytes of attention. `communication`,
+    `overhead`: seconds. `passes`: forward passes.
+    """
+
+    __slots__ = (
+        "_attention",
+        "cache_read",
+        "cache_write",
+        "communication",
+        "linear",
+        "overhead",
+        "passes",
+        "state_bytes",
+    )
+
+    def __init__(self, numbers: PhaseNumbers, overhead: float):
+        linear_flops, linear_bytes, linear_seconds, flops, seconds, read, write, state, communication, passes = numbers
+        self.linear = Work(linear_flops, linear_bytes, linear_seconds)
+        self._attention = (flops, seconds)
+        self.cache_read = read
+        self.cache_write = write
+        self.state_bytes = state
+        self.communication = communication
+        self.passes = passes
+        self.overhead = passes * overhead
+
+    @property
+    def attention(self) -> Work:
+        flops, seconds = self._attention
+        return Work(flops, self.cache_read + self.cache_write + self.state_bytes, seconds)
+
+    @property
+    def flops(self) -> Any:
+        return self.linear.flops + self._attention[0]
+
+    @property
+    def bytes(self) -> Any:
+        return self.linear.bytes + self.cache_read + self.cache_write + self.state_bytes
+
+    @property
+    def seconds(self) -> Any:
+        return self.linear.seconds + self._attention[1] + self.communication + self.overhead
+
+
+def roofline(flops: Any, bytes: Any, peak: float, bandwidth: float, xp: Any = ScalarNamespace) -> Any:
+    """Seconds of work whose compute and memory traffic overlap fully: the longer of the two.
+
+    `flops` in FLOP, `bytes` in bytes, `peak` in FLOP/s and `bandwidth` in byte/s (both already times their efficiency).
+    """
+    return xp.maximum(flops / peak, bytes / bandwidth)
+
+
+def linear_seconds(deployment: Deployment, work: LinearWork, xp: Any, trace: Trace | None, count: Any = 1.0) -> Any:
+    if trace is not None:
+        trace("linear layers", work.flops, work.bytes, count)
+    return roofline(work.flops, work.bytes, deployment.peak, deployment.bandwidth, xp)
+
+
+def attention_numbers(
+    deployment: Deployment,
+    model: FoldedModel,
+    work_of: Callable[[Any], AttentionWork],
+    xp: Any,
+    trace: Trace | None,
+) -> tuple[Any, Any, Any, Any, Any]:
+    """(FLOPs, seconds, read, write, state) over all kinds of layer, each kind under a roof of its own."""
+    flops: Any = 0.0
+    seconds: Any = 0.0
+    read: Any = 0.0
+    write: Any = 0.0
+    state: Any = 0.0
+    for kind in model.kinds:
+        work = work_of(kind)
+        moved = work.cache_read + work.cache_write + work.state
+        if trace is not None:
+            trace(f"{kind.layers} x {kind.label}", work.flops, moved, 1.0)
+        seconds = seconds + xp.maximum(work.flops / deployment.peak, moved / deployment.bandwidth)
+        flops = flops + work.flops
+        read = read + work.cache_read
+        write = write + work.cache_write
+        state = state + work.state
+    return flops, seconds, read, write, state
+
+
+def communication_seconds(deployment: Deployment, model: FoldedModel, tokens: Any, passes: Any = 1.0) -> Any:
+    """Ring all-reduces of `passes` passes over `tokens` tokens in all: bytes / link + a latency each. 0 on one device.
+
+    Two a layer, each sending 2 (N - 1) / N b n d s bytes through the link of a device.
+    """
+    link = deployment.accelerator.link
+    if not model.all_reduces or link is None:
+        return 0.0
+    latency = model.all_reduces * deployment.efficiency.all_reduce_latency
+    return tokens * (model.all_reduce_bytes / link) + passes * latency
+
+
+def pass_numbers(
+    deployment: Deployment,
+    model: FoldedModel,
+    new: Any,
+    cached: Any,
+    batch: Any,
+    logits: Any,
+    xp: Any = ScalarNamespace,
+    trace: Trace | None = None,
+) -> PhaseNumbers:
+    """One pass of `model` (the deployment's own or its draft); `logits` positions of each sequence need logits."""
+    tokens = batch * new
+    linear = linear_work(model, tokens, batch * logits, xp)
+    flops, seconds, read, write, state = attention_numbers(
+        deployment, model, lambda kind: attention_work(kind, new, cached, batch, xp), xp, trace
+    )
+    return PhaseNumbers(
+        linear.flops,
+        linear.bytes,
+        linear_seconds(deployment, linear, xp, trace),
+        flops,
+        seconds,
+        read,
+        write,
+        state,
+        communication_seconds(deployment, model, tokens),
+        1.0,
+    )
+
+
+def pass_cost(deployment: Deployment, new: int, cached: int = 0, batch: int = 1, logits: int = 1) -> Phase:
+    """One forward pass: `new` tokens in each of `batch` sequences, on `cached` tokens each.
+
+    `logits`: positions of each sequence whose logits are needed (1 emits a token, 0 is an inner chunk). Memory limits
+    and the model's positions are not checked here: it is one pass, not a request. Raises InvalidInputError.
+    """
+    n, c, b, positions = (
+        float(require_count("pass_cost", name, value, least))
+        for name, value, least in (("new", new, 1), ("cached", cached, 0), ("batch", batch, 1), ("logits", logits, 0))
+    )
+    return Phase(pass_numbers(deployment, deployment.folded, n, c, b, positions), deployment.efficiency.overhead)
