@@ -12,6 +12,9 @@ BIN = .venv/bin
 endif
 RUN = $(BIN)/python
 
+# Compiled modules are kept: without them everything starts a second or two later.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL = help
 .PHONY: help lab test env check nbval notebooks bench clean
 
@@ -43,7 +46,7 @@ ifeq ($(NOTEBOOKS),)
 	@echo "There are no notebooks yet: nothing to compare."
 else
 	$(RUN) -m pytest --nbval --nbval-cell-timeout=120 --nbval-sanitize-with tests/nbval_sanitize.cfg \
-	  -p no:randomly -n 2 --dist loadfile notebooks
+	  -p no:randomly -p no:hypothesispytest -n 2 --dist loadfile notebooks
 endif
 
 notebooks: env ## execute all notebooks in fresh kernels and store their outputs (ARGS=02 for one, ARGS=--check to compare)
