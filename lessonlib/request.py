@@ -7,7 +7,8 @@ not depend on k and each kind's attention term is proportional to its span: the 
 Everything broadcasts: numbers give plain floats, arrays give arrays.
 
 Two clocks. `.seconds` is the GPU clock: busy seconds of the device for all b requests, prefilled in one pass and
-decoded in lockstep. `.elapsed` is the request clock in a running server: the prompt prefilled alone, then steps at batch b.
+decoded in lockstep. `.elapsed` is the request clock in a running server: the prompt prefilled alone, then steps at
+batch b.
 """
 
 import math

@@ -1,0 +1,156 @@
+"""Exercises: a question, an answer that the library computes, feedback that names the likely slip, hints, a solution.
+
+In a notebook: `check("smallest-prompt", guess)`, `hint("smallest-prompt")`, `solution("smallest-prompt")`. A guess of
+None prints a line that never changes, so that an untouched notebook has reproducible outputs. Expected values and
+slips are functions without arguments, computed when first asked for: no answer is typed in.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from lessonlib.errors import InvalidInputError, UnknownNameError, is_number
+
+
+@dataclass(frozen=True)
+class Slip:
+    """A wrong answer that is easy to reach, and what to say to who reached it."""
+
+    value: Callable[[], float]
+    feedback: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class NumberExercise:
+    """A question with a number for an answer, right within `tolerance` (relative).
+
+    `slips` are tried in turn on a wrong guess; `solution` is a template whose {names} are filled from `numbers()`.
+    """
+
+    key: str
+    notebook: str
+    question: str
+    unit: str
+    expected: Callable[[], float]
+    hints: tuple[str, ...]
+    solution: str
+    numbers: Callable[[], dict[str, Any]] = dict
+    slips: tuple[Slip, ...] = ()
+    tolerance: float = 0.01
+
+    def feedback(self, guess: Any) -> str:
+        """What to say to a guess; a stable line when there is none yet."""
+        if guess is None:
+            return f"Not answered yet: give a number, in {self.unit}."
+        if not is_number(guess):
+            return f"{guess!r} is not a number. Give a plain number, in {self.unit}."
+        expected = self.expected()
+        if self._near(guess, expected):
+            return f"Right: {self.in_words(expected)}."
+        for slip in self.slips:
+            if self._near(guess, slip.value()):
+                return f"Not yet. {slip.feedback}"
+        for factor, words in SCALE_SLIPS:
+            if self._near(guess, expected * factor) or self._near(guess, expected / factor):
+                return f"Not yet. You are off by a factor of {words}. The answer is wanted in {self.unit}."
+        direction = "high" if guess > expected else "low"
+        return f"Not yet: {guess:,.6g} is too {direction}. Ask for hint({self.key!r})."
+
+    def in_words(self, value: float) -> str:
+        """A value with as many digits as are asked for, and its unit."""
+        number = f"{value:,.0f}" if float(value).is_integer() and abs(value) < 1e15 else f"{value:,.4g}"
+        return f"{number} {self.unit}"
+
+    def _near(self, guess: float, value: float) -> bool:
+        return abs(guess - value) <= self.tolerance * abs(value)
+
+    def solution_text(self) -> str:
+        return self.solution.format(**self.numbers(), answer=self.in_words(self.expected()))
+
+
+SCALE_SLIPS = (
+    (1e3, "1,000: look at the prefix of your unit (milli, kilo, mega, giga)"),
+    (1e6, "1,000,000: look at the prefix of your unit"),
+    (1e9, "1,000,000,000: look at the prefix of your unit"),
+    (100.0, "100: a share and a percentage are not the same number"),
+    (2**30 / 1e9, "2**30 / 1e9: one of your sizes is in GiB and the other in GB"),
+    (2.0, "2: is there a factor 2 too many or too few (K and V, multiply and add, bytes of a number)?"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChoiceExercise:
+    """A question with one right option; every option has its own feedback, which explains."""
+
+    key: str
+    notebook: str
+    question: str
+    options: dict[str, str]
+    right: str
+    because: dict[str, str]
+    hints: tuple[str, ...]
+    solution: str
+    numbers: Callable[[], dict[str, Any]] = dict
+
+    def __post_init__(self) -> None:
+        if self.right not in self.options or set(self.because) != set(self.options):
+            raise InvalidInputError(f"ChoiceExercise {self.key!r}: the right option and all feedback need an option.")
+
+    def feedback(self, guess: Any) -> str:
+        letters = ", ".join(repr(letter) for letter in self.options)
+        if guess is None:
+            return f"Not answered yet: choose one of {letters}."
+        letter = guess.strip().lower() if isinstance(guess, str) else guess
+        if not isinstance(letter, str) or letter not in self.options:
+            return f"{guess!r} is not one of the options. Choose one of {letters}."
+        verdict = "Right" if letter == self.right else "Not yet"
+        return f"{verdict}. {self.because[letter].format(**self.numbers())}"
+
+    def solution_text(self) -> str:
+        return self.solution.format(**self.numbers(), answer=f"{self.right}: {self.options[self.right]}")
+
+
+Exercise = NumberExercise | ChoiceExercise
+
+
+@cache
+def all_exercises() -> dict[str, Exercise]:
+    """Every exercise of the collection by key, in the order of the notebooks."""
+    from lessonlib.exercise_book import EXERCISES
+
+    book: dict[str, Exercise] = {}
+    for exercise in EXERCISES:
+        if exercise.key in book:
+            raise InvalidInputError(f"exercise {exercise.key!r} stands in the book twice.")
+        book[exercise.key] = exercise
+    return book
+
+
+def find(key: str) -> Exercise:
+    """The exercise of that key; UnknownNameError with all keys otherwise."""
+    try:
+        return all_exercises()[key]
+    except (KeyError, TypeError):
+        raise UnknownNameError(
+            f"exercise {key!r} is not known; expected one of {', '.join(all_exercises())}."
+        ) from None
+
+
+def check(key: str, guess: Any) -> None:
+    """Print what is to be said to a guess."""
+    print(find(key).feedback(guess))
+
+
+def hint(key: str, number: int = 1) -> None:
+    """Print hint `number`, from 1; asking past the last one says so."""
+    hints = find(key).hints
+    if not is_number(number) or number != int(number) or not 1 <= number <= len(hints):
+        print(f"There are {len(hints)} hints for {key!r}: hint({key!r}, 1) to hint({key!r}, {len(hints)}).")
+        return
+    print(f"Hint {int(number)} of {len(hints)}: {hints[int(number) - 1]}")
+
+
+def solution(key: str) -> None:
+    """Print the worked solution, with the numbers put in."""
+    print(find(key).solution_text())
