@@ -1,9 +1,10 @@
 """Settings that hold for every test, and a small notebook for the tests of the notebook tools."""
 
-import notebooks
 import pytest
 from hypothesis import settings
 from nbformat import v4
+
+import notebooks
 
 # The same examples on every machine and in every run, and no clock: a slow machine is no failure.
 settings.register_profile("lessonlib", deadline=None, derandomize=True)

@@ -23,7 +23,7 @@ ARITHMETIC = (
     ("request", "explain"),
     ("cache", "batching", "levers"),
 )
-ROOMS = (*ARITHMETIC, ("catalogue",), ("timing", "figures", "widgets", "exercises", "report"))
+ROOMS = (*ARITHMETIC, ("catalogue",), ("timing", "figures", "widgets", "exercises", "exercise_book", "report"))
 RANK = {module: rank for rank, room in enumerate(ROOMS) for module in room}
 PURE = {module for room in ARITHMETIC for module in room}
 

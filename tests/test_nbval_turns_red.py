@@ -13,8 +13,9 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import nbformat
-import notebooks
 import pytest
+
+import notebooks
 
 ROOT = notebooks.FOLDER.parent
 SANITIZE = Path(__file__).with_name("nbval_sanitize.cfg")

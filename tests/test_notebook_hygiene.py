@@ -8,8 +8,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import nbformat
-import notebooks
 import pytest
+
+import notebooks
 
 FILES = sorted(notebooks.FOLDER.glob("*.ipynb"))
 VIEW = "application/vnd.jupyter.widget-view+json"

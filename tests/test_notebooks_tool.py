@@ -1,9 +1,10 @@
 """tools/notebooks.py: what it stores is the same on every run, and a failing cell changes nothing."""
 
 import nbformat
-import notebooks
 import pytest
 from nbformat import v4
+
+import notebooks
 
 
 def save(folder, *cells):
