@@ -1,0 +1,199 @@
+"""The lesson's own numbers, to the digits that it prints: they were found by plain loops, independent of lessonlib."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from helpers import BY_HAND, deepseek_v3, gpt_oss, h100, llama, qwen3_30b_a3b, qwen3_next, server
+
+from lessonlib.deployment import Efficiency
+from lessonlib.precision import Precision
+from lessonlib.request import Request, request_cost
+from lessonlib.roofline import pass_cost
+
+CHAT, REASONING = (1024, 128), (128, 12_800)
+
+
+def shows(value: float, printed: str) -> bool:
+    """Whether `value`, rounded to as many significant digits as `printed` has, is `printed`."""
+    digits = len(printed.split("e")[0].replace(".", "").replace("-", "").lstrip("0"))
+    return float(f"{value:.{digits - 1}e}") == float(printed)
+
+
+def test_shows_sees_a_difference_in_the_last_digit():
+    assert shows(14.22210049, "14.2221005") and not shows(14.2221006, "14.2221005")
+    assert shows(0.97499496, "0.974995") and not shows(0.9749960, "0.974995")
+
+
+def cost_of(prompt_and_output, batch=1, **changes):
+    return request_cost(server(**changes), Request(*prompt_and_output), batch=batch)
+
+
+def test_llama_31_8b_as_counts():
+    assert llama().parameters == 8_030_261_248
+    assert llama().cache_bytes(1) == 131_072
+    assert server().cache_bytes_per_token == 131_072
+    assert shows(pass_cost(server(), new=1).linear.bytes, "15.009849e9")
+    assert (h100().peak("bf16"), h100().bandwidth, h100().memory) == (989e12, 3.35e12, 80e9)
+    assert (server().efficiency.mfu, server().efficiency.mbu) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "tokens, prefill_flops, prefill_seconds, decode_flops, decode_bytes, decode_seconds",
+    [
+        ((1000, 300), "14.2221005e12", "14.3803e-3", "4.66806217e12", "4.53301e12", "1.35314"),
+        ((200, 20_000), "2.80331760e12", "4.49121e-3", "407.120732e12", "326.919e12", "97.5879"),
+    ],
+)
+def test_two_requests_from_first_principles(
+    tokens, prefill_flops, prefill_seconds, decode_flops, decode_bytes, decode_seconds
+):
+    cost = cost_of(tokens)
+    assert shows(cost.prefill.flops, prefill_flops)
+    assert shows(cost.prefill.seconds, prefill_seconds)
+    assert shows(cost.decode.flops, decode_flops)
+    assert shows(cost.decode.bytes, decode_bytes)
+    assert shows(cost.decode.seconds, decode_seconds)
+
+
+@pytest.mark.parametrize(
+    "tokens, prefill_seconds, decode_seconds, shares_of_time, share_of_flops, cache_shares",
+    [
+        (CHAT, "14.7319e-3", "0.57444", ("0.974995", "0.611504"), "0.1196", ("0.0094", "0.2331")),
+        (REASONING, "4.4856e-3", "60.6156", ("0.999926", "0.999642"), "0.9925", ("0.0539", "0.6459")),
+    ],
+)
+def test_chat_and_reasoning(tokens, prefill_seconds, decode_seconds, shares_of_time, share_of_flops, cache_shares):
+    alone, together = cost_of(tokens), cost_of(tokens, batch=32)
+    assert shows(alone.prefill.seconds, prefill_seconds)
+    assert shows(alone.decode.seconds, decode_seconds)
+    for cost, share, cache_share in zip((alone, together), shares_of_time, cache_shares, strict=True):
+        assert shows(cost.decode_share, share)
+        assert shows(cost.decode.seconds / cost.seconds, share)
+        assert shows(cost.decode.flops / cost.flops, share_of_flops)
+        assert shows((cost.decode.cache_read + cost.decode.cache_write) / cost.decode.bytes, cache_share)
+
+
+def test_the_cache_makes_the_last_step_slower_than_the_first():
+    prompt, output = REASONING
+    first, last = (pass_cost(server(), 1, context, batch=32).seconds for context in (prompt, prompt + output - 2))
+    assert shows(first, "4.642e-3") and shows(last, "20.666e-3")
+    step = cost_of((prompt, 2), batch=32).decode
+    assert step.seconds == pytest.approx(first, rel=1e-15)
+
+
+def test_memory_limits():
+    assert server().memory_available == pytest.approx(0.9 * 80e9, rel=1e-15)
+    assert server().largest_batch(sum(CHAT)) == 370
+    assert server().largest_batch(sum(REASONING)) == 33
+    assert shows(32 / 370, "0.09")  # batch 32 fills 9 % of what a chat server could hold
+
+
+def test_what_differs_between_chat_and_reasoning():
+    chat, reasoning = cost_of(CHAT), cost_of(REASONING)
+    assert shows(chat.decode_share, "0.975")
+    assert shows(chat.decode.flops / chat.flops, "0.12") and shows(reasoning.decode.flops / reasoning.flops, "0.99")
+    assert shows(chat.elapsed, "0.59") and shows(reasoning.elapsed, "60.6")
+
+
+@pytest.mark.parametrize(
+    "tokens, batch, share, to_peak, to_bandwidth",
+    [(CHAT, 370, "0.33", "-0.755", "-0.245"), (REASONING, 33, "0.9996", "-0.0004", "-0.9996")],
+)
+def test_at_its_own_memory_limit(tokens, batch, share, to_peak, to_bandwidth):
+    """Elasticities d ln T / d ln rate, by a central difference of a millionth."""
+    assert shows(cost_of(tokens, batch).decode_share, share)
+    step = 1e-6
+
+    def elasticity(changed):
+        up, down = (cost_of(tokens, batch, accelerator=changed(1 + sign * step)).seconds for sign in (1, -1))
+        return (up - down) / (2 * step * cost_of(tokens, batch).seconds)
+
+    peak = elasticity(lambda factor: replace(h100(), peaks={"bf16": 989e12 * factor}))
+    bandwidth = elasticity(lambda factor: replace(h100(), bandwidth=3.35e12 * factor))
+    assert shows(peak, to_peak) and shows(bandwidth, to_bandwidth)
+    assert peak + bandwidth == pytest.approx(-1, abs=1e-6)
+
+
+def test_two_milliseconds_of_overhead_make_twice_the_bandwidth_worth_less():
+    slow = Efficiency(overhead=2e-3)
+    twice = replace(h100(), bandwidth=2 * 3.35e12)
+    now, then = (cost_of(REASONING, efficiency=slow, accelerator=device).tpot for device in (h100(), twice))
+    assert shows(now / then, "1.54")
+    assert shows(cost_of(REASONING).tpot / cost_of(REASONING, accelerator=twice).tpot, "2.00")
+
+
+def test_rho_is_a_sufficient_sign_of_a_decode_heavy_request():
+    """Prefill is under 5 % when n_out / n_in > 0.064 b, for prompts from 318 tokens to about 8,000 (7,300 at batch 1)."""
+    roomy = server(accelerator=replace(h100(), memory=1e15))
+    for batch in (1, 2, 8, 32, 256, 1549):
+        prompts = np.arange(318, 7_301)
+        outputs = np.floor(0.064 * batch * prompts) + 1
+        cost = request_cost(roomy, Request(prompts, outputs), batch)
+        computed = cost.refused == 0
+        assert np.array_equal(computed, prompts + outputs <= llama().max_positions)
+        assert np.all(cost.decode_share[computed] > 0.95)
+
+
+def test_a_ratio_of_100_suffices_below_a_batch_of_1550():
+    prompts = np.arange(1, 1_298)
+    cost = request_cost(server(accelerator=replace(h100(), memory=1e15)), Request(prompts, 100 * prompts), batch=1549)
+    assert not cost.refused.any() and np.all(cost.decode_share > 0.95)
+
+
+def test_a_short_prompt_costs_about_one_step():
+    """Twenty output tokens, nineteen steps and the prefill, make a short request decode-heavy at batch 1."""
+    assert cost_of((10, 20)).decode_share > 0.95 > cost_of((10, 19)).decode_share
+    assert shows(cost_of((128, 20)).decode_share, "0.950")
+
+
+def test_omega_of_chat_and_of_reasoning():
+    ridge = h100().ridge("bf16")
+    for (_, output), printed in ((CHAT, "0.09"), (REASONING, "8.9")):
+        assert shows(output * server().cache_bytes_per_token * ridge / server().memory_free, printed)
+    assert ridge < 296 < ridge + 1  # the batch at which a decode step reaches the ridge
+
+
+def test_attention_intensities():
+    assert pass_cost(server(), 1, 5000, batch=32).attention.intensity == 4
+    deployment = server(deepseek_v3(), dtype="fp8", devices=8, accelerator=replace(h100(), memory=1e15))
+    kind = deployment.folded.kinds[0]
+    assert shows(kind.pair_flops / (61 * 576 * 2), "242")
+    assert kind.pair_flops / (61 * 576 * 1) > h100().ridge("bf16")  # an fp8 cache: decode attention is compute bound
+    assert 2 * kind.pair_flops / (61 * 576 * 2) > h100().ridge("bf16")  # and so with two queries
+
+
+def test_deepseek_v3():
+    model = deepseek_v3()
+    assert model.mixer_kinds[0][1].pair_flops == 278_528
+    assert model.cache_bytes(1) == 70_272
+
+
+def test_qwen3_next():
+    model = qwen3_next()
+    state = sum(4 * layers * mixer.state_elements for layers, mixer in model.mixer_kinds)
+    assert state == 75_497_472
+    assert model.cache_bytes(1) == 24_576
+    convolution = 36 * 2 * (2 * 16 * 128 + 32 * 128) * 3
+    assert model.state_bytes() == state + convolution
+    step = pass_cost(server(model), 1, 1000)
+    assert step.state_bytes == 2 * (state + convolution)
+    assert shows(2 * state, "151e6")
+
+
+def test_qwen3_30b_a3b_reads_more_experts_in_a_larger_batch():
+    deployment = server(qwen3_30b_a3b())
+    assert shows(pass_cost(deployment, 1, 1000).linear.bytes, "6.0837e9")
+    assert shows(pass_cost(deployment, 1, 1000, batch=32).linear.bytes, "53.090e9")
+
+
+def test_gpt_oss_20b_reads_its_experts_in_mxfp4_and_all_else_in_bf16():
+    experts_only = server(gpt_oss(24, 32), dtype=Precision("bf16", experts="mxfp4"))
+    assert shows(pass_cost(experts_only, 1, 1000).linear.bytes, "3.708e9")
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_a_model_built_by_hand_has_the_published_number_of_parameters(name):
+    build, parameters = BY_HAND[name]
+    assert build().parameters == parameters
+    assert sum(build().weights_by_part.values()) == parameters
