@@ -40,6 +40,20 @@ def test_a_failing_cell_is_named_and_nothing_is_written(tmp_path, capsys):
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_cell_that_is_no_python_is_named_too(tmp_path, capsys):
+    path = save(tmp_path, v4.new_code_cell("tokens = ("))
+    before = path.read_bytes()
+    assert notebooks.main([], folder=tmp_path) == 1
+    assert "sample.ipynb: cell 0" in capsys.readouterr().out
+    assert path.read_bytes() == before
+
+
+def test_code_is_laid_out(tmp_path):
+    path = save(tmp_path, v4.new_code_cell("print( 'batch',32 )"))
+    assert notebooks.main([], folder=tmp_path) == 0
+    assert nbformat.read(path, as_version=4).cells[0].source == 'print("batch", 32)'
+
+
 def test_what_differs_between_runs_is_not_stored(sample_text):
     notebook = nbformat.reads(sample_text, as_version=4)
     assert set(notebook.metadata) == {"kernelspec", "language_info", "widgets"}
