@@ -8,6 +8,7 @@ takes what it draws and returns a Figure; none keeps pyplot state. Needs matplot
 
 import base64
 import io
+from collections.abc import Mapping
 from html import escape
 from typing import Any
 
@@ -18,6 +19,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from lessonlib.errors import InvalidInputError
+from lessonlib.request import RequestCost
+from lessonlib.units import format_percent, format_seconds
 
 PREFILL = "#D55E00"  # vermilion
 DECODE = "#56B4E9"  # sky blue
@@ -122,3 +125,32 @@ def note(axes: Axes, text: str, at: tuple[float, float], **keywords: Any) -> Non
     """A direct label in data coordinates, on a white ground so that no line runs through it."""
     ground = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1.5}
     axes.text(*at, text, **({"color": INK, "fontsize": 10.5, "bbox": ground} | keywords))
+
+
+def request_bars(costs: Mapping[str, RequestCost], title: str) -> Figure:
+    """What one user waits for each request, as bars on one linear axis: prefill, then decode. `costs`: label to cost.
+
+    A line points to each prefill; where the prefill is narrower on the page than that line, the label says so.
+    """
+    figure, axes = new_figure(title, height=3.4)
+    longest = max(cost.elapsed for cost in costs.values())
+    axes.set_xlim(0, 1.02 * longest)
+    axes.set_ylim(len(costs) - 0.35, -0.4)
+    line = 1.5  # points
+    line_seconds = line / 72 * axes.get_xlim()[1] / (0.8 * figure.get_figwidth())  # the axis has 0.8 of the width
+    text = {"color": INK, "fontsize": 11, "va": "center"}
+    for row, cost in enumerate(costs.values()):
+        axes.barh(row, cost.ttft, 0.4, color=PREFILL)
+        axes.barh(row, cost.decode.seconds, 0.4, left=cost.ttft, color=DECODE)
+        inside = cost.elapsed > longest / 2
+        at, align = (longest / 2, "center") if inside else (cost.elapsed + 0.01 * longest, "left")
+        share = format_percent(cost.decode.seconds / cost.elapsed, 5)
+        axes.text(at, row, f"{cost.elapsed:.3g} s, of which decode {share}", ha=align, **text)
+        axes.vlines(0, row + 0.2, row + 0.5, color=PREFILL, linewidth=line, clip_on=False)
+        thinner = ", thinner than this line" if cost.ttft < line_seconds else ""
+        axes.text(0.01 * longest, row + 0.37, f"prefill {format_seconds(cost.ttft, 3)}{thinner}", **text)
+    axes.set_yticks(range(len(costs)), list(costs), color=INK)
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    axes.set_xlabel("seconds from the prompt to the last token, one request alone (linear scale)")
+    return figure
