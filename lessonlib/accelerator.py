@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from lessonlib.errors import InvalidInputError, UnknownNameError, require_rate
+from lessonlib.errors import InvalidInputError, UnknownNameError, require_rate, shown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,9 @@ class Accelerator:
         if self.link is not None:
             object.__setattr__(self, "link", require_rate(owner, "link", self.link, "byte/s"))
         if not isinstance(self.peaks, Mapping) or not self.peaks:
-            raise InvalidInputError(f"{owner}: peaks is {self.peaks!r}; expected a dict such as {{'bf16': 989e12}}.")
+            raise InvalidInputError(
+                f"{owner}: peaks is {shown(self.peaks)}; expected a dict such as {{'bf16': 989e12}}."
+            )
         peaks = {dtype: require_rate(owner, f"peak of {dtype}", peak, "FLOP/s") for dtype, peak in self.peaks.items()}
         object.__setattr__(self, "peaks", MappingProxyType(peaks))
 

@@ -19,6 +19,7 @@ from lessonlib.errors import (
     require_count,
     require_fraction,
     require_rate,
+    shown,
 )
 from lessonlib.folded import FoldedModel, ScalarNamespace, fold
 from lessonlib.model import Model
@@ -65,7 +66,9 @@ class Speculation:
         acceptance = require_fraction("Speculation", "acceptance", self.acceptance, zero=True)
         object.__setattr__(self, "acceptance", acceptance)
         if self.draft is not None and not isinstance(self.draft, Model):
-            raise InvalidInputError(f"Speculation: draft is {self.draft!r}; expected a Model, or None for free drafts.")
+            raise InvalidInputError(
+                f"Speculation: draft is {shown(self.draft)}; expected a Model, or None for free drafts."
+            )
 
     @property
     def tokens_per_round(self) -> float:
@@ -93,6 +96,8 @@ class Deployment:
     folded_draft: FoldedModel | None = field(init=False, repr=False, compare=False, default=None)
     peak: float = field(init=False, repr=False, compare=False)  # FLOP/s that all devices together give
     bandwidth: float = field(init=False, repr=False, compare=False)  # byte/s that all devices together give
+    memory_available: float = field(init=False, repr=False, compare=False)  # bytes for weights and cache
+    weight_bytes: float = field(init=False, repr=False, compare=False)  # of all weights, a draft's included
 
     def __post_init__(self) -> None:
         expected: tuple[tuple[str, type, str], ...] = (
@@ -103,11 +108,12 @@ class Deployment:
         )
         for name, kind, example in expected:
             if not isinstance(getattr(self, name), kind):
-                raise InvalidInputError(
-                    f"Deployment: {name} is {getattr(self, name)!r}; expected a {kind.__name__}, such as {example}."
-                )
+                what = shown(getattr(self, name))
+                raise InvalidInputError(f"Deployment: {name} is {what}; expected a {kind.__name__}, such as {example}.")
         if self.speculation is not None and not isinstance(self.speculation, Speculation):
-            raise InvalidInputError(f"Deployment: speculation is {self.speculation!r}; expected a Speculation or None.")
+            raise InvalidInputError(
+                f"Deployment: speculation is {shown(self.speculation)}; expected a Speculation or None."
+            )
         put = object.__setattr__
         put(self, "devices", require_count("Deployment", "devices", self.devices))
         put(self, "memory_fraction", require_fraction("Deployment", "memory_fraction", self.memory_fraction))
@@ -121,20 +127,12 @@ class Deployment:
         put(self, "folded", fold(self.model, self.precision, self.devices))
         if self.speculation is not None and self.speculation.draft is not None:
             put(self, "folded_draft", fold(self.speculation.draft, self.precision, self.devices))
+        draft_bytes = 0.0 if self.folded_draft is None else self.folded_draft.resident_bytes
+        put(self, "weight_bytes", self.folded.resident_bytes + draft_bytes)
+        put(self, "memory_available", self.memory_fraction * self.devices * self.accelerator.memory)
         peak = self.accelerator.peak(str(self.precision.compute))
         put(self, "peak", self.devices * self.efficiency.mfu * peak)
         put(self, "bandwidth", self.devices * self.efficiency.mbu * self.accelerator.bandwidth)
-
-    @property
-    def memory_available(self) -> float:
-        """Bytes that weights and cache may take, over all devices."""
-        return self.memory_fraction * self.devices * self.accelerator.memory
-
-    @property
-    def weight_bytes(self) -> float:
-        """Bytes of all weights in memory, those of a draft model included."""
-        draft = 0.0 if self.folded_draft is None else self.folded_draft.resident_bytes
-        return self.folded.resident_bytes + draft
 
     @property
     def memory_free(self) -> float:

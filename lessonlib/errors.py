@@ -39,6 +39,15 @@ class DoesNotFitError(LessonError):
         self.remedies = remedies
 
 
+def shown(value: Any) -> str:
+    """A value as an error may quote it: its repr, cut where it is long, and never an error of its own."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python refuses to print integers of thousands of digits
+        return f"a {type(value).__name__} too long to print"
+    return text if len(text) <= 80 else f"{text[:60]}... ({len(text)} characters)"
+
+
 def is_number(value: Any) -> bool:
     """A finite real number that a float can hold; True and False are not numbers here."""
     if isinstance(value, bool) or not isinstance(value, Real):
@@ -53,7 +62,7 @@ def require_count(owner: str, name: str, value: Any, least: int = 1) -> int:
     """`value` as an int when it is a whole number of at least `least`; InvalidInputError otherwise."""
     if is_number(value) and value == int(value) and value >= least:
         return int(value)
-    raise InvalidInputError(f"{owner}: {name} is {value!r}; expected a whole number of at least {least}.")
+    raise InvalidInputError(f"{owner}: {name} is {shown(value)}; expected a whole number of at least {least}.")
 
 
 def require_rate(owner: str, name: str, value: Any, unit: str, zero: bool = False) -> float:
@@ -61,7 +70,7 @@ def require_rate(owner: str, name: str, value: Any, unit: str, zero: bool = Fals
     if is_number(value) and (value > 0 or (zero and value == 0)):
         return float(value)
     least = "zero or more" if zero else "more than zero"
-    raise InvalidInputError(f"{owner}: {name} is {value!r}; expected a finite number of {unit}, {least}.")
+    raise InvalidInputError(f"{owner}: {name} is {shown(value)}; expected a finite number of {unit}, {least}.")
 
 
 def require_fraction(owner: str, name: str, value: Any, zero: bool = False) -> float:
@@ -69,4 +78,4 @@ def require_fraction(owner: str, name: str, value: Any, zero: bool = False) -> f
     if is_number(value) and value <= 1 and (value > 0 or (zero and value == 0)):
         return float(value)
     low = "from 0 to 1" if zero else "more than 0 and at most 1"
-    raise InvalidInputError(f"{owner}: {name} is {value!r}; expected a fraction {low}.")
+    raise InvalidInputError(f"{owner}: {name} is {shown(value)}; expected a fraction {low}.")

@@ -34,7 +34,7 @@ INK = "#222222"
 QUIET = "#5A5A5A"
 GRID = "#DDDDDD"
 
-STYLE: dict[str, Any] = {
+STYLE: Any = {  # a dict of matplotlib's own keys
     "figure.facecolor": "white",
     "axes.facecolor": "white",
     "savefig.facecolor": "white",
@@ -124,7 +124,8 @@ def log_token_axis(axis: Any, label: str) -> None:
 def note(axes: Axes, text: str, at: tuple[float, float], **keywords: Any) -> None:
     """A direct label in data coordinates, on a white ground so that no line runs through it."""
     ground = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1.5}
-    axes.text(*at, text, **({"color": INK, "fontsize": 10.5, "bbox": ground} | keywords))
+    style: dict[str, Any] = {"color": INK, "fontsize": 10.5, "bbox": ground} | keywords
+    axes.text(*at, text, **style)
 
 
 def request_bars(costs: Mapping[str, RequestCost], title: str) -> Figure:
@@ -138,7 +139,7 @@ def request_bars(costs: Mapping[str, RequestCost], title: str) -> Figure:
     axes.set_ylim(len(costs) - 0.35, -0.4)
     line = 1.5  # points
     line_seconds = line / 72 * axes.get_xlim()[1] / (0.8 * figure.get_figwidth())  # the axis has 0.8 of the width
-    text = {"color": INK, "fontsize": 11, "va": "center"}
+    text: dict[str, Any] = {"color": INK, "fontsize": 11, "va": "center"}
     for row, cost in enumerate(costs.values()):
         axes.barh(row, cost.ttft, 0.4, color=PREFILL)
         axes.barh(row, cost.decode.seconds, 0.4, left=cost.ttft, color=DECODE)

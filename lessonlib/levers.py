@@ -27,7 +27,7 @@ def ridge_tokens(deployment: Deployment) -> float:
 def used_over_read(deployment: Deployment, batch: Any = 1) -> Any:
     """Block weights that one token uses over those that a decode step at `batch` reads; 1 for a dense model."""
     used = deployment.model.block_matmul_weights
-    idle_read = 0.0
+    idle_read: Any = 0.0
     for (layers, ffn), routed in zip(deployment.model.expert_kinds, deployment.folded.experts, strict=True):
         distinct = -ffn.experts * np.expm1(np.asarray(batch, float) * routed.log_idle)
         idle_read = idle_read + layers * ffn.expert_weights * (distinct - ffn.experts_per_token)

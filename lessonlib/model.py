@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 
 from lessonlib.attention import Mixer
-from lessonlib.errors import InvalidInputError, require_count, require_rate
+from lessonlib.errors import InvalidInputError, require_count, require_rate, shown
 from lessonlib.feedforward import FeedForward
 
 
@@ -69,7 +69,9 @@ class Model:
         if self.max_positions is not None:
             object.__setattr__(self, "max_positions", require_count(owner, "max_positions", self.max_positions))
         if not isinstance(self.tied_embeddings, bool):
-            raise InvalidInputError(f"{owner}: tied_embeddings is {self.tied_embeddings!r}; expected True or False.")
+            raise InvalidInputError(
+                f"{owner}: tied_embeddings is {shown(self.tied_embeddings)}; expected True or False."
+            )
         if not self.blocks:
             raise InvalidInputError(f"{owner}: it has no blocks; expected at least one (count, Block) pair.")
         for count, block in self.blocks:
@@ -180,7 +182,7 @@ class Model:
         require_rate(f"Model {self.name!r}", "bytes_per_element", bytes_per_element, "bytes")
         held = np.asarray(tokens, dtype=np.float64)
         if not np.all(np.isfinite(held) & (held >= 0)):
-            raise InvalidInputError(f"Model {self.name!r}: tokens is {tokens!r}; expected numbers of at least 0.")
+            raise InvalidInputError(f"Model {self.name!r}: tokens is {shown(tokens)}; expected numbers of at least 0.")
         total = sum(
             count * mixer.cache_elements * (held if mixer.window is None else np.minimum(held, mixer.window))
             for count, mixer in self.mixer_kinds

@@ -6,7 +6,7 @@ or scaled (biases, norms, sinks): stored and read, their FLOPs left out. `parame
 
 from dataclasses import fields
 
-from lessonlib.errors import InvalidInputError, require_count
+from lessonlib.errors import InvalidInputError, require_count, shown
 
 
 class Part:
@@ -19,7 +19,7 @@ class Part:
             value = getattr(self, field.name)
             if isinstance(field.default, bool):
                 if not isinstance(value, bool):
-                    raise InvalidInputError(f"{self.name}: {field.name} is {value!r}; expected True or False.")
+                    raise InvalidInputError(f"{self.name}: {field.name} is {shown(value)}; expected True or False.")
             elif value is not None or field.default is not None:
                 least = 0 if field.default == 0 else 1
                 object.__setattr__(self, field.name, require_count(self.name, field.name, value, least))

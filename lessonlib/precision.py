@@ -7,7 +7,7 @@ one for 16 (4.5), q8_0 one fp16 for 32 (8.5); int4 is counted with an fp16 scale
 
 from dataclasses import dataclass, fields
 
-from lessonlib.errors import InvalidInputError, UnknownNameError
+from lessonlib.errors import InvalidInputError, UnknownNameError, shown
 
 BITS: dict[str, float] = {
     "fp32": 32,
@@ -30,7 +30,7 @@ UNQUANTISED = ("fp32", "fp16", "bf16")
 def bytes_of(dtype: str) -> float:
     """Bytes of one number of `dtype`, its share of the scales included; UnknownNameError for another name."""
     if not isinstance(dtype, str) or dtype not in BITS:
-        raise UnknownNameError(f"dtype {dtype!r} is not known; expected one of {', '.join(BITS)}.")
+        raise UnknownNameError(f"dtype {shown(dtype)} is not known; expected one of {', '.join(BITS)}.")
     return BITS[dtype] / 8
 
 
@@ -64,7 +64,9 @@ class Precision:
             except UnknownNameError as error:
                 raise UnknownNameError(f"Precision: {part.name} has {error}") from None
         if not isinstance(self.compute, str):
-            raise InvalidInputError(f"Precision: compute is {self.compute!r}; expected a dtype name such as 'bf16'.")
+            raise InvalidInputError(
+                f"Precision: compute is {shown(self.compute)}; expected a dtype name such as 'bf16'."
+            )
 
     def bytes_of(self, part: str) -> float:
         """Bytes of one number of that part, its share of the scales included."""

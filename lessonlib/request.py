@@ -12,13 +12,13 @@ batch b.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lessonlib.deployment import Deployment
-from lessonlib.errors import InvalidInputError, is_number, require_count
+from lessonlib.errors import InvalidInputError, is_number, require_count, shown
 from lessonlib.folded import ScalarNamespace
 from lessonlib.roofline import (
     Phase,
@@ -49,14 +49,14 @@ REFUSALS = {
 }
 
 
-def _as_input(name: str, value: Any, least: int) -> Any:
+def _as_input(name: str, value: Any, least: int, owner: str = "Request") -> Any:
     """A number as an int, an array-like as a numeric array; InvalidInputError for anything else."""
     if type(value) is int and least <= value <= MOST_TOKENS:  # the usual case, and the fast one
         return value
     if is_number(value):
-        count = require_count("Request", name, value, least)
+        count = require_count(owner, name, value, least)
         if count > MOST_TOKENS:
-            raise InvalidInputError(f"Request: {name} is {value!r}; expected at most 2**53, to count exactly.")
+            raise InvalidInputError(f"{owner}: {name} is {shown(value)}; expected at most 2**53, to count exactly.")
         return count
     array = None
     if isinstance(value, np.ndarray | list | tuple):
@@ -65,12 +65,11 @@ def _as_input(name: str, value: Any, least: int) -> Any:
         except ValueError:
             array = None
     if array is None or array.dtype.kind not in "iuf":
-        kind = f" of {array.dtype}" if array is not None else ""
-        shown = f"an array{kind}" if array is not None else repr(value)
+        what = shown(value) if array is None else f"an array of {array.dtype}"
         raise InvalidInputError(
-            f"Request: {name} is {shown}; expected a whole number of at least {least}, or an array."
+            f"{owner}: {name} is {what}; expected a whole number of at least {least}, or an array of them."
         )
-    return _as_input(name, array.item(), least) if array.ndim == 0 else array
+    return _as_input(name, array.item(), least, owner) if array.ndim == 0 else array
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,12 +83,14 @@ class Request:
     prompt: Any
     output: Any
     cached: Any = 0
+    is_array: bool = field(init=False, repr=False, default=False)
 
     def __post_init__(self) -> None:
         put = object.__setattr__
         put(self, "prompt", _as_input("prompt", self.prompt, 1))
         put(self, "output", _as_input("output", self.output, 1))
         put(self, "cached", _as_input("cached", self.cached, 0))
+        put(self, "is_array", any(type(v) is not int for v in (self.prompt, self.output, self.cached)))
         if self.is_array:
             _broadcast_shape(self, 1)
         elif self.cached >= self.prompt:
@@ -97,10 +98,6 @@ class Request:
                 f"Request: cached is {self.cached:,} but the prompt has {self.prompt:,} tokens; at least one prompt "
                 "token must be computed, so expected at most prompt - 1."
             )
-
-    @property
-    def is_array(self) -> bool:
-        return any(isinstance(value, np.ndarray) for value in (self.prompt, self.output, self.cached))
 
 
 def _broadcast_shape(request: Request, batch: Any) -> tuple[int, ...]:
@@ -278,7 +275,7 @@ def _speculative_numbers(
 
 def _ttft(deployment: Deployment, prompt: Any, cached: Any, batch: Any, prefill: PhaseNumbers, xp: Any) -> Any:
     alone = prefill if isinstance(batch, float) and batch == 1 else prefill_numbers(deployment, prompt, cached, 1.0, xp)
-    return Phase(alone, deployment.efficiency.overhead).seconds
+    return alone.seconds(deployment.efficiency.overhead)
 
 
 def request_cost(deployment: Deployment, request: Request, batch: Any = 1) -> RequestCost:
@@ -290,12 +287,12 @@ def request_cost(deployment: Deployment, request: Request, batch: Any = 1) -> Re
     """
     if not isinstance(deployment, Deployment) or not isinstance(request, Request):
         wrong, kind = (request, "Request") if isinstance(deployment, Deployment) else (deployment, "Deployment")
-        raise InvalidInputError(f"request_cost: got {wrong!r} where a {kind} was expected.")
-    if request.is_array or not is_number(batch):
-        batch = batch if is_number(batch) else _as_input("batch", batch, 1)
-        if request.is_array or isinstance(batch, np.ndarray):
-            return _array_cost(deployment, request, batch)
-    b = float(require_count("request_cost", "batch", batch))
+        raise InvalidInputError(f"request_cost: got {shown(wrong)} where a {kind} was expected.")
+    if type(batch) is not int or batch < 1:
+        batch = _as_input("batch", batch, 1, "request_cost")
+    if request.is_array or type(batch) is not int:
+        return _array_cost(deployment, request, batch)
+    b = float(batch)
     prompt, output, cached = float(request.prompt), float(request.output), float(request.cached)
     limit = deployment.model.max_positions
     if limit is not None and prompt + output > limit:
@@ -304,13 +301,13 @@ def request_cost(deployment: Deployment, request: Request, batch: Any = 1) -> Re
             f"tokens, but {deployment.model.name} has {limit:,} positions; shorten one of them."
         )
     if deployment.memory_needed(prompt + output, b) > deployment.memory_available:
-        deployment.require_fit(request.prompt + request.output, int(b))
+        deployment.require_fit(request.prompt + request.output, batch)
     if deployment.prefill_chunk is not None and (prompt - cached) / deployment.prefill_chunk > MOST_CHUNKS:
         raise InvalidInputError(f"request_cost: {REFUSALS[7]}; take a larger prefill_chunk.")
     prefill = prefill_numbers(deployment, prompt, cached, b)
     decode = decode_numbers(deployment, prompt, output, b)
     ttft = _ttft(deployment, prompt, cached, b, prefill, ScalarNamespace)
-    return RequestCost(deployment, request, int(b), prefill, decode, ttft)
+    return RequestCost(deployment, request, batch, prefill, decode, ttft)
 
 
 def _refusals(deployment: Deployment, prompt: Any, output: Any, cached: Any, batch: Any) -> Any:

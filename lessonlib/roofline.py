@@ -51,6 +51,9 @@ class PhaseNumbers(NamedTuple):
     communication: Any
     passes: Any
 
+    def seconds(self, overhead: float) -> Any:
+        return self.linear_seconds + self.attention_seconds + self.communication + self.passes * overhead
+
     def plus(self, other: "PhaseNumbers") -> "PhaseNumbers":
         return PhaseNumbers(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
 

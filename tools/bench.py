@@ -1,0 +1,161 @@
+"""Measure the speed that the library promises, on this machine. Prints a table; the last line is one JSON object.
+
+Medians over repeats in one run. A number here is a measurement, so no test asserts seconds. Everything that needs a
+fresh interpreter (import time, memory of a sweep) runs in one.
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+import timeit
+from pathlib import Path
+
+from lessonlib import Accelerator, Deployment, Model, Request, pass_cost, request_cost
+from lessonlib.catalogue import model_config
+
+ROOT = Path(__file__).parent.parent
+MODELS = ("llama-3.1-8b", "gpt-oss-120b", "deepseek-v3")
+SWEEP_PAIRS = 1_000_000
+
+
+def hypothetical() -> Accelerator:
+    """An H100's rates with 1e15 bytes of memory, so that no length is refused for its cache."""
+    return Accelerator(name="hypothetical", memory=1e15, bandwidth=3.35e12, peaks={"bf16": 989e12})
+
+
+def unlimited(name: str) -> Deployment:
+    """A catalogue model without its limit of positions, on the hypothetical accelerator."""
+    config = dict(model_config(name))
+    config["max_position_embeddings"] = 2**31
+    return Deployment(Model.from_config(config, name=name), hypothetical())
+
+
+def microseconds(call, repeat: int = 15, number: int = 2000) -> float:
+    return statistics.median(timeit.repeat(call, repeat=repeat, number=number)) / number * 1e6
+
+
+def every_part(deployment: Deployment, request: Request, batch: int) -> tuple:
+    """One request, and every part of it read."""
+    cost = request_cost(deployment, request, batch)
+    parts = (cost.prefill, cost.decode)
+    return (cost.seconds, cost.elapsed, cost.ttft, *(p.flops for p in parts), *(p.bytes for p in parts))
+
+
+def one_request() -> dict:
+    found = {}
+    for name in MODELS:
+        deployment = unlimited(name)
+        for output in (128, 12_800, 10_000_000):
+            request = Request(1024, output)
+            found[f"{name} 1024 -> {output}"] = microseconds(lambda d=deployment, r=request: request_cost(d, r, 32))
+    deployment, request = unlimited(MODELS[0]), Request(1024, 12_800)
+    found["every part read"] = microseconds(lambda: every_part(deployment, request, 32))
+    return found
+
+
+def against_the_loop() -> dict:
+    """The closed form of 20,000 steps against the library's own pass, called 20,000 times."""
+    deployment, request = unlimited(MODELS[0]), Request(200, 20_001)
+    started = time.perf_counter()
+    looped = sum(pass_cost(deployment, new=1, cached=200 + k).seconds for k in range(20_000))
+    loop_seconds = time.perf_counter() - started
+    closed = request_cost(deployment, request).decode.seconds
+    assert abs(looped / closed - 1) < 1e-12, (looped, closed)
+    closed_seconds = microseconds(lambda: request_cost(deployment, request)) / 1e6
+    return {"loop_s": loop_seconds, "closed_us": closed_seconds * 1e6, "ratio": loop_seconds / closed_seconds}
+
+
+def sweep(name: str) -> None:
+    """In an interpreter of its own: one call over a million pairs; prints seconds and the megabytes it added."""
+    import resource
+
+    import numpy as np
+
+    deployment = unlimited(name)
+    random = np.random.default_rng(0)
+    request = Request(random.integers(1, 100_000, SWEEP_PAIRS), random.integers(1, 30_000, SWEEP_PAIRS))
+    request_cost(deployment, Request(request.prompt[:10_000], request.output[:10_000]))
+    unit = 1 if sys.platform == "darwin" else 1024
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    started = time.perf_counter()
+    cost = request_cost(deployment, request)
+    seconds = time.perf_counter() - started
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    inputs = request.prompt.nbytes + request.output.nbytes
+    assert cost.refused.sum() == 0
+    print(json.dumps({"seconds": seconds, "megabytes": (after - before + inputs) / 1e6}))
+
+
+def in_fresh_interpreter(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    return done.stdout.strip().splitlines()[-1]
+
+
+def sweeps(repeat: int = 5) -> dict:
+    found = {}
+    for name in MODELS:
+        code = f"import sys; sys.path.insert(0, 'tools'); import bench; bench.sweep({name!r})"
+        runs = [json.loads(in_fresh_interpreter(code)) for _ in range(repeat)]
+        found[name] = {key: statistics.median(run[key] for run in runs) for key in runs[0]}
+    return found
+
+
+def import_time(repeat: int = 11) -> dict:
+    code = (
+        "import sys, time, numpy; t = time.perf_counter(); import lessonlib; t = time.perf_counter() - t; "
+        "print(t * 1e3, *[m for m in ('matplotlib', 'ipywidgets', 'pandas') if m in sys.modules])"
+    )
+    runs = [in_fresh_interpreter(code).split() for _ in range(repeat)]
+    return {"over_numpy_ms": statistics.median(float(run[0]) for run in runs), "also_imported": runs[0][1:]}
+
+
+def slider_update() -> dict:
+    """Python's share of one slider move: from the new value to the new picture and table (the browser's is apart)."""
+    from lessonlib.widgets import explore_request
+
+    explorer = explore_request()
+    times = []
+    for step in range(60):
+        started = time.perf_counter()
+        explorer.output.value = explorer.output.values[step % len(explorer.output.values)]
+        times.append((time.perf_counter() - started) * 1e3)
+    return {"median_ms": statistics.median(times), "p95_ms": sorted(times)[int(0.95 * len(times))]}
+
+
+def nbval() -> dict:
+    started = time.perf_counter()
+    done = subprocess.run(
+        ["make", "--no-print-directory", "nbval"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return {"seconds": time.perf_counter() - started, "says": done.stdout.strip().splitlines()[-1].strip("= ")}
+
+
+BENCHES = {
+    "request_cost_us": one_request,
+    "closed_form_against_loop": against_the_loop,
+    "sweep_of_a_million": sweeps,
+    "import": import_time,
+    "slider": slider_update,
+    "nbval": nbval,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("only", nargs="*", choices=[[], *BENCHES], help="run these alone")
+    only = parser.parse_args().only
+    result = {}
+    for name, bench in BENCHES.items():
+        if not only or name in only:
+            result[name] = bench()
+            print(f"{name}:")
+            for key, value in result[name].items():
+                print(f"  {key}: {value if not isinstance(value, float) else format(value, ',.4g')}")
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()
