@@ -75,7 +75,7 @@ SCALE_SLIPS = (
     (1e9, "1,000,000,000: look at the prefix of your unit"),
     (100.0, "100: a share and a percentage are not the same number"),
     (2**30 / 1e9, "2**30 / 1e9: one of your sizes is in GiB and the other in GB"),
-    (2.0, "2: is there a factor 2 too many or too few (K and V, multiply and add, bytes of a number)?"),
+    (2.0, "2: look for a factor 2 too many or too few (K and V, multiply and add, bytes of a number)"),
 )
 
 
