@@ -1,8 +1,10 @@
 """An accelerator as rates: dense peak FLOP/s by dtype, memory, bandwidth, link. Decimal units, as in datasheets."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import partial
 from types import MappingProxyType
+from typing import Any
 
 from lessonlib.errors import InvalidInputError, UnknownNameError, require_rate, shown
 
@@ -39,6 +41,18 @@ class Accelerator:
 
     def __hash__(self) -> int:
         return hash((self.name, self.memory, self.bandwidth, tuple(self.peaks.items()), self.link))
+
+    def __reduce__(self) -> Any:  # a mapping proxy can neither be copied nor pickled, so it is made anew
+        values = {name.name: getattr(self, name.name) for name in fields(self)}
+        return partial(type(self), **(values | {"peaks": dict(self.peaks)})), ()
+
+    def __repr__(self) -> str:
+        peaks = ", ".join(f"{dtype} {peak / 1e12:,.4g}" for dtype, peak in self.peaks.items())
+        link = "no link figure" if self.link is None else f"link {self.link / 1e9:,.4g} GB/s"
+        return (
+            f"Accelerator {self.name!r}: {self.memory / 1e9:,.4g} GB at {self.bandwidth / 1e9:,.5g} GB/s, "
+            f"dense TFLOP/s: {peaks}, {link}"
+        )
 
     def peak(self, dtype: str) -> float:
         """Dense peak of `dtype` in FLOP/s; UnknownNameError when this device has none."""

@@ -134,6 +134,12 @@ class Deployment:
         put(self, "peak", self.devices * self.efficiency.mfu * peak)
         put(self, "bandwidth", self.devices * self.efficiency.mbu * self.accelerator.bandwidth)
 
+    def __repr__(self) -> str:
+        return (
+            f"Deployment of {self.model.name!r} on {self.devices} x {self.accelerator.name!r}; {self.precision}; "
+            f"{self.efficiency}; weights {format_bytes(self.weight_bytes)} of {format_bytes(self.memory_available)}"
+        )
+
     @property
     def memory_free(self) -> float:
         """M_free: bytes left for the cache after the weights. Negative when the weights alone do not fit."""

@@ -6,10 +6,10 @@ It computes nothing of its own: it runs request.py's functions once more and wri
 from html import escape
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lessonlib.deployment import Deployment
 from lessonlib.errors import InvalidInputError
-from lessonlib.folded import ScalarNamespace
+from lessonlib.folded import LayerKind, ScalarNamespace
 from lessonlib.units import format_bytes, format_flops, format_percent, format_seconds
+from lessonlib.work import pair_work, span_sum
 
 if TYPE_CHECKING:
     from lessonlib.request import RequestCost
@@ -57,8 +57,21 @@ def roofs(cost: "RequestCost") -> tuple[Roof, ...]:
     return tuple(rows)
 
 
-def assumptions(deployment: Deployment) -> tuple[str, ...]:
+def _mla_prefill(cost: "RequestCost", kind: LayerKind) -> str:
+    """Which of its two forms MLA's prefill took."""
+    request = cost.request
+    if cost.refused is not None or cost.deployment.prefill_chunk is not None:
+        return "the cheaper in each pass"
+    cached, pairs = float(request.cached), span_sum(float(request.cached), float(request.prompt - request.cached), None)
+    if not cached:
+        return "expanded here, as nothing is cached"
+    absorbed = kind.pair_flops * pairs
+    return "absorbed here" if pair_work(kind, cached, pairs) == absorbed else "expanded here, its prefix re-projected"
+
+
+def assumptions(cost: "RequestCost") -> tuple[str, ...]:
     """What the numbers take for granted, a sentence each."""
+    deployment = cost.deployment
     efficiency = deployment.efficiency
     accelerator = deployment.accelerator
     compute = str(deployment.precision.compute)
@@ -82,10 +95,12 @@ def assumptions(deployment: Deployment) -> tuple[str, ...]:
         lines.append("Mixture of experts: uniform routing; a pass reads the expected number of distinct experts.")
     if any(kind.state_bytes for kind in deployment.folded.kinds):
         lines.append("Constant state: fp32, read and written whole in every pass.")
-    if any(kind.expand_flops for kind in deployment.folded.kinds):
-        lines.append(
-            "MLA: absorbed on cached tokens, expanded for a prompt with nothing cached; on a cached prefix the cheaper."
-        )
+    for kind in deployment.folded.kinds:
+        if kind.expand_flops:
+            lines.append(
+                "MLA: absorbed in decode, expanded for a prompt with nothing cached, on a cached prefix the cheaper; "
+                f"prefill {_mla_prefill(cost, kind)}."
+            )
     if deployment.prefill_chunk is not None:
         lines.append(f"Prefill in chunks of {deployment.prefill_chunk:,} tokens, each pass streams all weights.")
     if deployment.speculation is not None:

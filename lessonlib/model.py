@@ -94,6 +94,13 @@ class Model:
 
         return read_config_as_model(cls, config, like=like, name=name)
 
+    def __repr__(self) -> str:
+        kinds = ", ".join(f"{count} x {mixer.label}" for count, mixer in self.mixer_kinds)
+        return (
+            f"Model {self.name!r}: {self.parameters:,} parameters ({self.active_parameters:,} used by a token), "
+            f"{self.layers} layers ({kinds}), width {self.width:,}, vocabulary {self.vocabulary:,}"
+        )
+
     @property
     def layers(self) -> int:
         return sum(count for count, _ in self.blocks)

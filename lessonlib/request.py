@@ -191,7 +191,7 @@ class RequestCost:
         """What the numbers take for granted, a sentence each."""
         from lessonlib.explain import assumptions
 
-        return assumptions(self.deployment)
+        return assumptions(self)
 
     def _repr_html_(self) -> str:
         from lessonlib.explain import html_table
