@@ -124,7 +124,7 @@ def test_two_milliseconds_of_overhead_make_twice_the_bandwidth_worth_less():
 
 
 def test_rho_is_a_sufficient_sign_of_a_decode_heavy_request():
-    """Prefill is under 5 % when n_out / n_in > 0.064 b, for prompts from 318 tokens to about 8,000 (7,300 at batch 1)."""
+    """Prefill is under 5 % when n_out / n_in > 0.064 b, for prompts from 318 to about 8,000 (batch 1: 7,300) tokens."""
     roomy = server(accelerator=replace(h100(), memory=1e15))
     for batch in (1, 2, 8, 32, 256, 1549):
         prompts = np.arange(318, 7_301)
