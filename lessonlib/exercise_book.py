@@ -146,7 +146,7 @@ EXERCISES: tuple[Exercise, ...] = (
         because={
             "a": "Each prefill is one forward pass. Compare it with the decode passes of the same request.",
             "b": "Chat's prompt is {longer:.0f} times as long as its output, but it goes through in one pass of "
-            "{chat_ms:.1f} ms. Then come {steps:.0f} steps of {step_ms:.2f} ms: the prefill is {chat:.1f} % of the time.",
+            "{chat_ms:.1f} ms. Then come {steps:.0f} steps of {step_ms:.2f} ms: prefill is {chat:.1f} % of the time.",
             "c": "Reasoning has the short prompt and the long output: its prefill is {reasoning:.4f} % of the time.",
             "d": "Chat's prefill takes {chat_ms:.1f} ms, {chat:.1f} % of its time; reasoning's takes "
             "{reasoning_ms:.2f} ms, {reasoning:.4f} %. Alone on the GPU, both are almost pure decode.",
