@@ -24,8 +24,8 @@ help: ## list the targets
 	  printf '  %-11s%s\n' $$name "$$what"; done
 
 lab: env ## set up, and open JupyterLab at the first notebook (make lab ARGS=--no-browser)
-	$(RUN) -m jupyterlab --ServerApp.port_retries=100 $(if $(filter 0,$(shell id -u 2>/dev/null)),--allow-root) \
-	  notebooks/00_start_here.ipynb $(ARGS)
+	$(RUN) -m jupyterlab --ServerApp.port_retries=100 --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb \
+	  $(if $(filter 0,$(shell id -u 2>/dev/null)),--allow-root) $(ARGS)
 
 test: check ## set up, and run all: the checks, the tests, every notebook against its stored outputs
 	$(RUN) -m pytest
