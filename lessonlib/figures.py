@@ -8,9 +8,9 @@ takes what it draws and returns a Figure; none keeps pyplot state. Needs matplot
 
 import base64
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import matplotlib
 import numpy as np
@@ -18,9 +18,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
+from lessonlib.deployment import Deployment
 from lessonlib.errors import InvalidInputError
-from lessonlib.request import RequestCost
+from lessonlib.levers import omega, rho
+from lessonlib.request import Request, RequestCost, request_cost
 from lessonlib.units import format_percent, format_seconds
+
+if TYPE_CHECKING:
+    from lessonlib.catalogue import Workload
 
 PREFILL = "#D55E00"  # vermilion
 DECODE = "#56B4E9"  # sky blue
@@ -32,6 +37,8 @@ OTHER = "#CC79A7"  # reddish purple
 BOUNDARY = "#222222"  # always dashed
 INK = "#222222"
 QUIET = "#5A5A5A"
+CACHE_INK = "#00664B"  # CACHE and PREFILL, dark enough to be read as letters
+PREFILL_INK = "#A84A00"
 GRID = "#DDDDDD"
 
 STYLE: Any = {  # a dict of matplotlib's own keys
@@ -56,6 +63,14 @@ STYLE: Any = {  # a dict of matplotlib's own keys
     "legend.frameon": False,
 }
 DPI = 120  # 8 inches are 960 px wide: sharp at full width, and 11 points stay above 12 px at 800
+
+LABEL = 10.5  # points, of a direct label
+
+# The plane of prompt and output: its ends in tokens, and the place of labels that find no room left of their dot, in
+# points from it; those further off get a line to their dot.
+PLANE = ((5.0, 300_000.0), (5.0, 40_000.0))
+PLANE_LABELS = {"chat": (-9, -10), "production-reasoning": (16, -41), "agent-step": (24, -19)}
+EXACT: dict[str, Any] = {"color": PREFILL_INK, "fontsize": LABEL, "va": "center"}
 
 
 def new_figure(
@@ -155,3 +170,77 @@ def request_bars(costs: Mapping[str, RequestCost], title: str) -> Figure:
     axes.spines["left"].set_visible(False)
     axes.set_xlabel("seconds from the prompt to the last token, one request alone (linear scale)")
     return figure
+
+
+def plane(
+    deployment: Deployment,
+    workloads: Sequence["Workload"],
+    batches: Sequence[int] = (1, 32, 256),
+    prefill_share: float = 0.05,
+) -> Figure:
+    """The plane of prompt and output tokens, log-log: which requests are decode-heavy, and which batching cannot help.
+
+    Dashed: rho = share / (1 - share) for each batch, an estimate; solid: where the share of prefill in the GPU clock is
+    exactly `prefill_share`, by `request_cost` with nothing cached, as far as the batch fits. Shaded: omega above 1. A
+    workload stands at the tokens that are prefilled, the hollow dot at its whole prompt.
+    """
+    odds = prefill_share / (1 - prefill_share)
+    percent = format_percent(prefill_share, 1)
+    figure, axes = new_figure(f"Above its batch's line, prefill takes less than {percent} of GPU time", height=5.9)
+    (left, right), (low, high) = PLANE
+    axes.set(xscale="log", yscale="log", xlim=(left, right), ylim=(low, high))
+    log_token_axis(axes.xaxis, "prompt tokens to prefill")
+    log_token_axis(axes.yaxis, "output tokens")
+    _omega_region(axes, 1 / omega(deployment, 1))
+    prompts, outputs = (np.unique(np.geomspace(*ends, 220).round()) for ends in PLANE)
+    for batch in batches:
+        edge = rho(deployment, Request(prompts, 1), batch) / odds
+        axes.plot(prompts, edge, "--", color=BOUNDARY, linewidth=1.3)
+        x = np.interp(min(high, edge[-1]) / 3, edge, prompts)
+        y = np.interp(x, prompts, edge)
+        name = f"batch {batch:,}: rho = {odds:.4f}" if batch == batches[0] else f"batch {batch:,}"
+        along: dict[str, Any] = {
+            "rotation": np.degrees(np.arctan2(y, x)),
+            "rotation_mode": "anchor",
+            "transform_rotates_text": True,
+        }
+        axes.text(x, y / 1.08, name, ha="center", va="top", fontsize=LABEL, **along)
+        exact = request_cost(deployment, Request(prompts, outputs[:, None]), batch)
+        line = axes.contour(prompts, outputs, 1 - exact.decode_share, [prefill_share], colors=[PREFILL], linewidths=2)
+        if batch == batches[len(batches) // 2] and len(line.get_paths()[0].vertices):
+            end = max(line.get_paths()[0].vertices, key=sum)
+            axes.annotate("exact, until\nmemory is full", end, (5, 0), textcoords="offset points", **EXACT)
+    axes.annotate(
+        "a short prompt costs\none decode step", (17, 1 + 1 / odds), (0, -18), textcoords="offset points", **EXACT
+    )
+    for workload in workloads:
+        _workload_dot(axes, workload)
+    return figure
+
+
+def _omega_region(axes: Axes, outputs: float) -> None:
+    """What lies above omega = 1, at `outputs` tokens: shaded, its line dashed."""
+    (left, _), (_, high) = PLANE
+    axes.axhspan(outputs, high, color=CACHE, alpha=0.08, linewidth=0)
+    axes.axhline(outputs, color=CACHE, linestyle="--", linewidth=1.6)
+    words: dict[str, Any] = {"color": CACHE_INK, "fontsize": LABEL}
+    axes.text(left * 1.15, outputs / 1.1, f"omega = 1 at {outputs:,.0f}", va="top", **words)
+    axes.text(left * 1.15, outputs * 1.12, "memory is full before\nthe batch reaches\nthe ridge", va="bottom", **words)
+
+
+def _workload_dot(axes: Axes, workload: "Workload") -> None:
+    """A workload at the tokens that are prefilled; from the hollow dot at its whole prompt, what a cache saves."""
+    at = (workload.prompt - workload.cached, workload.output)
+    axes.plot(*at, "o", color=MEASURED, markersize=9, zorder=5)
+    if workload.cached:
+        whole = (workload.prompt, workload.output)
+        axes.annotate("", at, whole, arrowprops={"arrowstyle": "-|>", "color": QUIET, "shrinkB": 7})
+        axes.plot(*whole, "o", markeredgecolor=MEASURED, markerfacecolor="white", markersize=8, zorder=5)
+        saved = f"{format_percent(workload.cached / workload.prompt)} cached"
+        axes.annotate(saved, whole, (-6, 5), textcoords="offset points", ha="right", color=QUIET, fontsize=LABEL)
+    words = f"{workload.label}\n{workload.prompt:,} → {workload.output:,}".replace(", ", ",\n")
+    style: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": LABEL, "fontweight": "bold"}
+    place = PLANE_LABELS.get(workload.name, (-10, 0))
+    if place[1] < -30:
+        style["arrowprops"] = {"arrowstyle": "-", "color": QUIET, "shrinkB": 5, "relpos": (0, 1)}
+    axes.annotate(words, at, place, ha="left" if place[0] > 0 else "right", **style)
