@@ -1,4 +1,4 @@
-"""rho, omega and the roof batch: the lesson's own figures, the formulae by hand, where they hold and where they bend."""
+"""rho, omega and the roof batch: the lesson's own figures, the formulae by hand, where they hold and bend."""
 
 from dataclasses import replace
 
