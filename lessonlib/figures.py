@@ -172,6 +172,44 @@ def request_bars(costs: Mapping[str, RequestCost], title: str) -> Figure:
     return figure
 
 
+def roofline_figure(
+    points: Sequence[tuple[str, float, float, str]], peak: float, bandwidth: float, title: str
+) -> Figure:
+    """The roofline, log-log: FLOP/s that a piece of work attains, by its FLOP/byte, under the roof of a device.
+
+    `points`: (label, FLOP/byte, FLOP/s, colour) each; `peak` in FLOP/s and `bandwidth` in byte/s draw the roof, and the
+    ridge where they meet. Source: Williams, Waterman, Patterson, CACM 2009.
+    """
+    ridge = peak / bandwidth
+    figure, axes = new_figure(title, height=5.2)
+    left, right, top = 0.4, 10_000.0, peak / 1e12
+    bottom = left * bandwidth / 1e12
+    axes.set(xscale="log", yscale="log", xlim=(left, right), ylim=(bottom, 4 * top))
+    axes.plot([left, ridge, right], [bottom, top, top], color=INK, linewidth=1.8)
+    axes.plot([ridge, ridge], [bottom, top], "--", color=BOUNDARY, linewidth=1.2)
+    quiet: dict[str, Any] = {"color": QUIET, "fontsize": LABEL}
+    axes.text(1.1 * ridge, 1.3 * bottom, f"ridge: {ridge:.0f} FLOP/byte", **quiet)
+    axes.text(right, top / 1.15, f"compute bound: {top:,.0f} TFLOP/s", ha="right", va="top", **quiet)
+    x, y = ridge / 50, top / 50 * 1.3
+    slope: dict[str, Any] = {"rotation": np.degrees(np.arctan2(y, x)), "rotation_mode": "anchor"}
+    words = f"memory bound: {bandwidth / 1e12:,.3g} TB/s"
+    axes.text(x, y, words, transform_rotates_text=True, **slope, **quiet)
+    for label, intensity, rate, colour in points:
+        axes.plot(intensity, rate / 1e12, "o", color=colour, markersize=11, markeredgecolor="white", zorder=4)
+        place, side = (11, -3), "left"
+        if intensity > ridge:  # above the flat roof, and away from the ridge
+            place, side = (0, 24), "left" if intensity > 2 * ridge else "right"
+        ink = {CACHE: CACHE_INK, PREFILL: PREFILL_INK}.get(colour, colour)
+        style: dict[str, Any] = {"color": ink, "fontsize": LABEL, "fontweight": "bold", "ha": side, "va": "top"}
+        style["bbox"] = {"facecolor": "white", "edgecolor": "none", "pad": 1}
+        axes.annotate(label, (intensity, rate / 1e12), place, textcoords="offset points", **style)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+    axes.set_xlabel("arithmetic intensity, FLOP/byte (log scale)")
+    axes.set_ylabel("attained, TFLOP/s (log scale)")
+    return figure
+
+
 def plane(
     deployment: Deployment,
     workloads: Sequence["Workload"],
