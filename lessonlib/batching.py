@@ -143,7 +143,7 @@ def output_token_in_prompt_tokens(deployment: Deployment, request: Request, batc
 
 
 def price_of_request(deployment: Deployment, request: Request, batch: int, price_per_hour: float) -> float:
-    """Price of one request in the currency of `price_per_hour`, which is what one device costs for an hour when busy."""
+    """Price of one request in the currency of `price_per_hour`, what one device costs for an hour when busy."""
     _one_request("price_of_request", request)
     price = require_rate("price_of_request", "price_per_hour", price_per_hour, "currency an hour")
     seconds = request_cost(deployment, request, batch).seconds / batch

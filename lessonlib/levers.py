@@ -1,22 +1,30 @@
-"""Two numbers that carry the lesson, both estimates: rho, how little prefill matters; omega, where batching ends.
+"""What-ifs: rho and omega in front, then levers, Amdahl, the break-even line and elasticities.
 
     ridge      = peak / bandwidth x bytes of a weight / 2     tokens in a pass at which linear layers turn compute bound
     rho        = b n_in / (ridge n_out) x used / read          about prefill time over decode time
     omega      = n_out K ridge / M_free                        above 1 memory is full before the linear layers are busy
     roof batch = ridge / (1 + n_in / n_out)                    batch at which passes that mix prefill in reach the ridge
+    Amdahl     = T / (T_prefill / k + T_decode)                what a prefill k times faster buys
+    elasticity = d ln T / d ln x                               per cent of time for a per cent of x
 
 K is the cache bytes of a token, M_free the memory left after the weights, used / read the weights that one token uses
-over those that a step at this batch reads (1 for a dense model). Where they bend: cache reads, prompts under the ridge,
-windows, constant state. The exact numbers are `request_cost`'s.
+over those that a step at this batch reads (1 for a dense model). rho and omega are estimates; where they bend: cache
+reads, prompts under the ridge, windows, constant state. The exact numbers are `request_cost`'s; levers go through it.
 """
 
+import copy
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from lessonlib.deployment import Deployment
-from lessonlib.errors import InvalidInputError
-from lessonlib.request import Request
+from lessonlib.attention import GroupedQueryAttention, MultiHeadLatentAttention
+from lessonlib.deployment import Deployment, Speculation
+from lessonlib.errors import InvalidInputError, require_count, require_fraction, require_rate, shown
+from lessonlib.model import Block, Model
+from lessonlib.request import Request, decode_numbers, prefill_numbers, request_cost
 
 
 def ridge_tokens(deployment: Deployment) -> float:
@@ -48,6 +56,7 @@ def omega(deployment: Deployment, output: Any) -> Any:
     """
     if deployment.memory_free <= 0:
         deployment.require_fit(1)
+    output = Request(1, output).output  # refuses what is no number of tokens
     if not deployment.cache_bytes_per_token:
         raise InvalidInputError(
             f"omega: {deployment.model.name} keeps no growing cache, so omega says nothing about it."
@@ -58,3 +67,268 @@ def omega(deployment: Deployment, output: Any) -> Any:
 def roof_batch(deployment: Deployment, request: Request) -> Any:
     """The batch at which passes that mix each request's prefill into its decode steps reach the ridge (an estimate)."""
     return ridge_tokens(deployment) / (1 + (request.prompt - request.cached) / request.output)
+
+
+# ---- levers: each maps (deployment, request, batch) to the changed three
+
+Case = tuple[Deployment, Request, int]
+
+
+@dataclass(frozen=True)
+class Lever:
+    """A named change of a case. Call it with (deployment, request, batch); it returns the three, changed."""
+
+    name: str
+    change: Callable[[Deployment, Request, int], Case]
+
+    def __call__(self, deployment: Deployment, request: Request, batch: int = 1) -> Case:
+        return self.change(deployment, request, batch)
+
+    def speedup(self, deployment: Deployment, request: Request, batch: int = 1) -> float:
+        """GPU seconds of one request before over after, at the batch that the lever leaves."""
+        changed, asked, changed_batch = self(deployment, request, batch)
+        before = request_cost(deployment, request, batch).seconds / batch
+        return before / (request_cost(changed, asked, changed_batch).seconds / changed_batch)
+
+    def speedup_at_limit(self, deployment: Deployment, request: Request) -> float:
+        """The same with the largest batch that fits before, and the largest that fits after."""
+        batch = limit_batch(deployment, request)
+        changed, asked, _ = self(deployment, request, batch)
+        changed_batch = limit_batch(changed, asked)
+        before = request_cost(deployment, request, batch).seconds / batch
+        return before / (request_cost(changed, asked, changed_batch).seconds / changed_batch)
+
+
+def limit_batch(deployment: Deployment, request: Request) -> int:
+    """The largest batch of this request that fits in memory; DoesNotFitError when not even one does."""
+    if request.is_array:
+        raise InvalidInputError("limit_batch: the request has arrays; give one request.")
+    deployment.require_fit(request.prompt + request.output)
+    return deployment.largest_batch(request.prompt + request.output)
+
+
+def _on_deployment(name: str, change: Callable[[Deployment], Deployment]) -> Lever:
+    return Lever(name, lambda deployment, request, batch: (change(deployment), request, batch))
+
+
+def faster_peak(k: float) -> Lever:
+    """Peak FLOP/s of every dtype times k."""
+    k = require_rate("faster_peak", "k", k, "times")
+
+    def change(d: Deployment) -> Deployment:
+        peaks = {dtype: k * peak for dtype, peak in d.accelerator.peaks.items()}
+        return replace(d, accelerator=replace(d.accelerator, peaks=peaks))
+
+    return _on_deployment(f"peak x {k:g}", change)
+
+
+def more_bandwidth(k: float) -> Lever:
+    """Memory bandwidth times k."""
+    k = require_rate("more_bandwidth", "k", k, "times")
+    return _on_deployment(
+        f"bandwidth x {k:g}",
+        lambda d: replace(d, accelerator=replace(d.accelerator, bandwidth=k * d.accelerator.bandwidth)),
+    )
+
+
+def scaled_overhead(k: float) -> Lever:
+    """Overhead of a pass times k (0 removes it)."""
+    k = require_rate("scaled_overhead", "k", k, "times", zero=True)
+    return _on_deployment(
+        f"overhead x {k:g}",
+        lambda d: replace(d, efficiency=replace(d.efficiency, overhead=k * d.efficiency.overhead)),
+    )
+
+
+def quantised(**parts: str) -> Lever:
+    """Other dtypes for parts: quantised(blocks="int4", experts="int4"), quantised(cache="fp8")."""
+    if not parts:
+        raise InvalidInputError(
+            "quantised: no part given; expected such as blocks='int4', experts='int4' or cache='fp8'."
+        )
+    words = ", ".join(f"{part} {dtype}" for part, dtype in parts.items())
+    return _on_deployment(words, lambda d: replace(d, precision=replace(d.precision, **parts)))
+
+
+def _latent(model: Model, rank: int, rope_dim: int) -> Model:
+    def changed(block: Block) -> Block:
+        old = block.mixer
+        if not isinstance(old, GroupedQueryAttention):
+            return block
+        latent = MultiHeadLatentAttention(
+            width=old.width,
+            heads=old.heads,
+            kv_rank=rank,
+            nope_dim=old.head_dim,
+            rope_dim=rope_dim,
+            value_dim=old.head_dim if old.value_dim is None else old.value_dim,
+            other_weights=rank,  # the latent's norm
+        )
+        return replace(block, mixer=latent)
+
+    blocks = tuple((count, changed(block)) for count, block in model.blocks)
+    return replace(model, name=f"{model.name} with a latent cache", blocks=blocks)
+
+
+def latent_attention(rank: int = 512, rope_dim: int = 64) -> Lever:
+    """Grouped-query attention replaced by MLA of the same heads, with DeepSeek's latent unless given. Another model."""
+    rank, rope_dim = (
+        require_count("latent_attention", "rank", rank),
+        require_count("latent_attention", "rope_dim", rope_dim),
+    )
+    return _on_deployment(
+        f"MLA, latent {rank} + {rope_dim}", lambda d: replace(d, model=_latent(d.model, rank, rope_dim))
+    )
+
+
+def tensor_parallel(devices: int) -> Lever:
+    """The same model over `devices` devices. GPU seconds are of the group: multiply by devices for device-seconds."""
+    devices = require_count("tensor_parallel", "devices", devices)
+    return _on_deployment(f"tensor parallel {devices}", lambda d: replace(d, devices=devices))
+
+
+def prefix_cache(hit: float) -> Lever:
+    """A share `hit` of the prompt is already cached; at least one prompt token is computed all the same."""
+    hit = require_fraction("prefix_cache", "hit", hit, zero=True)
+
+    def change(d: Deployment, request: Request, batch: int) -> Case:
+        cached = np.minimum(np.floor(hit * np.asarray(request.prompt)), np.asarray(request.prompt) - 1)
+        return d, replace(request, cached=cached if request.is_array else int(cached)), batch
+
+    return Lever(f"prefix cache, {hit:.0%} hit", change)
+
+
+def chunked_prefill(tokens: int) -> Lever:
+    """Prefill in passes of at most `tokens` tokens. What mixing them into decode steps saves is batching.mixed_pass."""
+    tokens = require_count("chunked_prefill", "tokens", tokens)
+    return _on_deployment(f"prefill chunks of {tokens:,}", lambda d: replace(d, prefill_chunk=tokens))
+
+
+def speculative_decoding(draft_tokens: int, acceptance: float, draft: Model | None = None) -> Lever:
+    """`draft_tokens` proposed a round by `draft` (None: free), each accepted with probability `acceptance`."""
+    speculation = Speculation(draft_tokens, acceptance, draft)
+    drafts = "free drafts" if draft is None else f"draft {draft.name}"
+    name = f"speculation, {draft_tokens} {drafts}, acceptance {acceptance:g}"
+    return _on_deployment(name, lambda d: replace(d, speculation=speculation))
+
+
+def batch_to_limit() -> Lever:
+    """The largest batch that fits in memory."""
+    return Lever("batch to the memory limit", lambda d, request, batch: (d, request, limit_batch(d, request)))
+
+
+def shorter_answer(share: float) -> Lever:
+    """The answer cut to `share` of its tokens, rounded up."""
+    share = require_fraction("shorter_answer", "share", share)
+
+    def change(d: Deployment, request: Request, batch: int) -> Case:
+        output = np.ceil(share * np.asarray(request.output))
+        return d, replace(request, output=output if request.is_array else int(output)), batch
+
+    return Lever(f"answer x {share:g}", change)
+
+
+# ---- Amdahl and the break-even line
+
+
+def faster_prefill(prefill_seconds: Any, decode_seconds: Any, k: Any) -> Any:
+    """Amdahl's law: time before over time after a prefill k times faster (k may be infinite). Seconds of one clock."""
+    factor = np.asarray(k, dtype=np.float64)
+    if not np.all(factor > 0):
+        raise InvalidInputError(
+            f"faster_prefill: k is {shown(k)}; expected numbers above 0 (math.inf for a free prefill)."
+        )
+    ratio = (prefill_seconds + decode_seconds) / (prefill_seconds / factor + decode_seconds)
+    return float(ratio) if np.ndim(ratio) == 0 else ratio
+
+
+def break_even_output(deployment: Deployment, prompt: Any, batch: int = 1, share: float = 0.05) -> Any:
+    """The least output at which prefill is under `share` of the GPU clock, for each prompt (a number or an array).
+
+    Memory and positions are not looked at: it is where the line lies, not whether a server holds it.
+    """
+    batch = require_count("break_even_output", "batch", batch)
+    share = require_fraction("break_even_output", "share", share)
+    prompts = np.atleast_1d(np.asarray(Request(prompt, 1).prompt, dtype=np.float64))
+    overhead = deployment.efficiency.overhead
+    prefill = prefill_numbers(deployment, prompts, 0.0, float(batch), np).seconds(overhead)
+    allowed = prefill * (1 - share) / share  # decode seconds from which on the share is small enough
+    low, high = np.ones_like(prompts), np.full_like(prompts, 2.0)
+    seconds = lambda output: decode_numbers(deployment, prompts, output, float(batch), np).seconds(overhead)  # noqa: E731
+    while np.any(short := seconds(high) <= allowed):
+        high = np.where(short, 2 * high, high)
+    for _ in range(60):  # halving down to a whole token
+        middle = np.floor((low + high) / 2)
+        short = seconds(middle) <= allowed
+        low, high = np.where(short, middle, low), np.where(short, high, middle)
+    return high if np.ndim(prompt) else int(high[0])
+
+
+def break_even_by_rho(deployment: Deployment, prompt: Any, batch: int = 1, share: float = 0.05) -> Any:
+    """rho's estimate of the same line: rho = share / (1 - share), a straight line in the plane of prompt and output."""
+    share = require_fraction("break_even_by_rho", "share", share)
+    return rho(deployment, Request(prompt, 1), batch) * (1 - share) / share
+
+
+# ---- elasticities
+
+RATES = ("peak", "bandwidth", "link", "latency", "overhead", "weight bytes", "cache bytes")
+
+
+def _scaled(deployment: Deployment, name: str, factor: float) -> Deployment:
+    """The deployment with one of RATES times `factor`. Bytes are scaled where they are read: nothing else changes."""
+    accelerator, efficiency, folded = deployment.accelerator, deployment.efficiency, deployment.folded
+    if name == "peak":
+        return faster_peak(factor)(deployment, Request(1, 1))[0]
+    if name == "bandwidth":
+        return more_bandwidth(factor)(deployment, Request(1, 1))[0]
+    if name == "overhead":
+        return replace(deployment, efficiency=replace(efficiency, overhead=factor * efficiency.overhead))
+    if name == "latency":
+        latency = factor * efficiency.all_reduce_latency
+        return replace(deployment, efficiency=replace(efficiency, all_reduce_latency=latency))
+    if name == "link":
+        link = accelerator.link
+        return replace(deployment, accelerator=replace(accelerator, link=None if link is None else factor * link))
+    if name == "weight bytes":
+        experts = tuple(e._replace(bytes=factor * e.bytes) for e in folded.experts)
+        folded = folded._replace(dense_bytes=factor * folded.dense_bytes, experts=experts)
+    else:
+        kinds = tuple(
+            k._replace(cache_bytes=factor * k.cache_bytes, state_bytes=factor * k.state_bytes) for k in folded.kinds
+        )
+        folded = folded._replace(kinds=kinds)
+    changed = copy.copy(deployment)
+    object.__setattr__(changed, "folded", folded)
+    return changed
+
+
+def gpu_seconds(deployment: Deployment, request: Request, batch: int = 1) -> float:
+    """GPU seconds of `batch` requests, without asking whether they fit: for derivatives at the very limit."""
+    sizes = (float(request.prompt), float(request.output), float(request.cached), float(batch))
+    prefill = prefill_numbers(deployment, sizes[0], sizes[2], sizes[3])
+    decode = decode_numbers(deployment, sizes[0], sizes[1], sizes[3])
+    return prefill.seconds(deployment.efficiency.overhead) + decode.seconds(deployment.efficiency.overhead)
+
+
+def elasticities(deployment: Deployment, request: Request, batch: int = 1, step: float = 1e-4) -> dict[str, float]:
+    """d ln T / d ln x of the GPU clock for each of RATES, and for prompt and output (one token either way).
+
+    Central differences in ln x of width `step`. peak + bandwidth + link - latency - overhead = -1: double all rates and
+    halve all waits, and the time halves. A draft model's own bytes are not scaled.
+    """
+    if request.is_array:
+        raise InvalidInputError("elasticities: the request has arrays; give one request.")
+    batch, step = require_count("elasticities", "batch", batch), require_rate("elasticities", "step", step, "ln x")
+    found = {}
+    for name in RATES:
+        up = gpu_seconds(_scaled(deployment, name, math.exp(step)), request, batch)
+        down = gpu_seconds(_scaled(deployment, name, math.exp(-step)), request, batch)
+        found[name] = math.log(up / down) / (2 * step)
+    for name in ("prompt", "output"):
+        tokens = getattr(request, name)
+        least = request.cached + 1 if name == "prompt" else 1
+        fewer, more = max(tokens - 1, least), tokens + 1
+        up, down = (gpu_seconds(deployment, replace(request, **{name: n}), batch) for n in (more, fewer))
+        found[name] = math.log(up / down) / math.log(more / fewer)
+    return found
