@@ -58,6 +58,15 @@ def test_links_lead_somewhere(page):
         assert (ROOT / target.partition("#")[0]).exists(), target
 
 
+def test_the_readme_computes_what_it_says():
+    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.DOTALL)
+    *lines, last = block.strip().splitlines()
+    expression, _, stated = last.partition("  # ")
+    names: dict[str, object] = {}
+    exec("\n".join(lines), names)
+    assert f"{eval(expression, names):.5f}" == stated
+
+
 # What a Python must be
 
 
@@ -155,16 +164,18 @@ def test_made_once_reused_refreshed_and_recovered(project):
 @pytest.mark.parametrize(
     ("stamp", "works", "does"),
     [
-        ("now", True, "reuse"),
-        ("before", True, "refresh"),
+        ("Python 3.12 in here\nfiles 2\n", True, "reuse"),
+        ("Python 3.12 in here\nfiles 1\n", True, "refresh"),
         (None, True, "refresh"),  # somebody's own, made by hand
+        ("Python 3.12 in there\nfiles 2\n", True, "make"),  # the folder was moved
+        ("Python 3.11 in here\nfiles 2\n", True, "make"),
         (setup_env.UNFINISHED, True, "make"),
-        ("now", False, "make"),  # its Python is gone, or another
+        ("Python 3.12 in here\nfiles 2\n", False, "make"),  # its Python is gone
         (None, False, "make"),
     ],
 )
 def test_what_is_done_with_an_environment(stamp, works, does):
-    assert setup_env.plan(stamp, "now", works) == does
+    assert setup_env.plan(stamp, "Python 3.12 in here\nfiles 2\n", works) == does
 
 
 def test_the_stamp_changes_with_all_that_the_environment_depends_on(project):

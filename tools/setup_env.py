@@ -52,14 +52,13 @@ def newer_warning(version):
 
 
 def fingerprint(root, venv, version):
-    """What the environment depends on, as one line: two files, the Python, and the folder (its scripts name it)."""
+    """What the environment depends on, in two lines: the Python and the folder (its scripts name it); the two files."""
     digest = hashlib.sha256()
     for name in ("pyproject.toml", "constraints.txt"):
         with open(os.path.join(root, name), "rb") as file:
             # Without carriage returns: the same text has the same stamp under Windows.
             digest.update(file.read().replace(b"\r", b"") + b"\0")
-    digest.update(os.path.abspath(venv).encode("utf-8", "surrogateescape"))
-    return f"python {dotted(version)}, sha256 {digest.hexdigest()}\n"
+    return f"Python {dotted(version)} in {os.path.abspath(venv)}\nfiles {digest.hexdigest()}\n"
 
 
 def venv_python(venv):
@@ -69,14 +68,14 @@ def venv_python(venv):
 def read_stamp(venv):
     """What the last set-up left in the environment: its fingerprint, ``unfinished``, or None."""
     try:
-        with open(os.path.join(venv, STAMP), encoding="utf-8") as file:
+        with open(os.path.join(venv, STAMP), encoding="utf-8", errors="surrogateescape") as file:
             return file.read()
     except OSError:
         return None
 
 
 def write_stamp(venv, text):
-    with open(os.path.join(venv, STAMP), "w", encoding="utf-8") as file:
+    with open(os.path.join(venv, STAMP), "w", encoding="utf-8", errors="surrogateescape") as file:
         file.write(text)
 
 
@@ -84,11 +83,13 @@ def plan(stamp, wanted, works):
     """What to do: ``reuse`` the environment, ``refresh`` its packages, or ``make`` it anew.
 
     ``works`` says whether the environment's Python is the wanted one and can run pip. An environment without a stamp is
-    somebody's own, made by hand: it is filled, not thrown away. One whose set-up was interrupted is thrown away.
+    somebody's own, made by hand: it is filled, not thrown away. One whose set-up was interrupted, or that was moved or
+    made with another Python, is thrown away.
     """
-    if not works or stamp == UNFINISHED:
-        return "make"
-    return "reuse" if stamp == wanted else "refresh"
+    if stamp == wanted and works:
+        return "reuse"
+    same_place = stamp is None or stamp.splitlines()[:1] == wanted.splitlines()[:1]
+    return "refresh" if works and same_place else "make"
 
 
 def works(venv, version):
@@ -155,6 +156,8 @@ def main():
     if not install(venv, os.environ.get("LESSONLIB_INSTALLER", "")):
         print("The packages could not be installed: the message above says why. Run this again.", file=sys.stderr)
         return 1
+    # The first import lists the machine's fonts, and on a slow one says so: not in the reader's first cell.
+    subprocess.call([venv_python(venv), "-c", "import matplotlib.font_manager"], stderr=subprocess.DEVNULL)
     write_stamp(venv, wanted)
     return 0
 
