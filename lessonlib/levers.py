@@ -250,6 +250,8 @@ def break_even_output(deployment: Deployment, prompt: Any, batch: int = 1, share
     batch = require_count("break_even_output", "batch", batch)
     share = require_fraction("break_even_output", "share", share)
     prompts = np.atleast_1d(np.asarray(Request(prompt, 1).prompt, dtype=np.float64))
+    if not np.all((prompts >= 1) & (np.floor(prompts) == prompts) & np.isfinite(prompts)):
+        raise InvalidInputError("break_even_output: prompt holds a number that is not whole or below 1.")
     overhead = deployment.efficiency.overhead
     prefill = prefill_numbers(deployment, prompts, 0.0, float(batch), np).seconds(overhead)
     allowed = prefill * (1 - share) / share  # decode seconds from which on the share is small enough
