@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import nbformat
+import numpy as np
 import pytest
 
 import notebooks
