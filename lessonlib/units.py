@@ -1,6 +1,7 @@
 """Numbers as a reader wants them: three or more digits, an SI prefix, a unit. Decimal throughout: GB is 1e9 bytes."""
 
 import math
+from collections.abc import Iterable, Sequence
 
 PREFIXES = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 SMALL_PREFIXES = ((1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"))
@@ -46,3 +47,9 @@ def format_seconds(value: float, digits: int = 4) -> str:
 def format_percent(fraction: float, digits: int = 3) -> str:
     """A fraction as a percentage with `digits` significant digits."""
     return "undefined" if math.isnan(fraction) else f"{_significant(100 * fraction, digits)} %"
+
+
+def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table as Markdown text, of cells that are formatted already: the first column to the left, the others right."""
+    lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
