@@ -547,7 +547,7 @@ EXERCISES: tuple[Exercise, ...] = (
             "server.largest_batch(tokens) does it for you.",
         ),
         solution=(
-            "{free:.2f} GB are free after the weights; one request of {tokens:,} tokens reserves {each:.3f} GB of cache. "
+            "{free:.2f} GB are free after the weights; one of {tokens:,} tokens reserves {each:.3f} GB of cache. "
             "So {answer} fit."
         ),
         numbers=lambda: {
