@@ -216,6 +216,37 @@ def roofline_figure(
     return figure
 
 
+def time_shares(costs: Mapping[str, RequestCost], title: str) -> Figure:
+    """Shares of the GPU clock, a bar for each cost: prefill, decode's linear layers, decode's attention.
+
+    `costs`: label to cost. Labels that begin alike up to a comma stand together as a group.
+    """
+    figure, axes = new_figure(title, height=1.5 + 0.36 * len(costs))
+    parts = (("prefill", PREFILL), ("decode: linear layers (weights)", WEIGHTS), ("decode: attention (cache)", CACHE))
+    row, rows, group = 0.0, [], ""
+    for label, cost in costs.items():
+        row += 1.4 if group and label.split(",")[0] != group else 1.0
+        rows.append(row)
+        group, left = label.split(",")[0], 0.0
+        for seconds, (_, colour) in zip(
+            (cost.prefill.seconds, cost.decode.linear.seconds, cost.decode.attention.seconds), parts, strict=True
+        ):
+            share = 100 * seconds / cost.seconds
+            axes.barh(row, share, 0.86, left=left, color=colour)
+            if share > 5.5:
+                axes.text(
+                    left + share / 2, row, f"{share:.0f} %", color="white", ha="center", va="center", weight="bold"
+                )
+            left += share
+    for x, (name, _), ink in zip((0, 14, 62), parts, (PREFILL_INK, WEIGHTS, CACHE_INK), strict=True):
+        axes.text(x, 0.25, name, color=ink, va="bottom", weight="bold")
+    axes.set_yticks(rows, list(costs), color=INK)
+    axes.set(xlim=(0, 100), ylim=(row + 0.6, 0.0), xlabel="share of the GPU clock, % (linear scale)")
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    return figure
+
+
 def plane(
     deployment: Deployment,
     workloads: Sequence["Workload"],
