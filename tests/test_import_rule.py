@@ -21,7 +21,7 @@ ARITHMETIC = (
     ("accelerator", "deployment"),
     ("roofline",),
     ("request", "explain"),
-    ("cache", "batching", "levers"),
+    ("cache", "batching", "levers", "traffic", "continuous"),
 )
 ROOMS = (*ARITHMETIC, ("catalogue",), ("timing", "figures", "widgets", "exercises", "exercise_book", "report"))
 RANK = {module: rank for rank, room in enumerate(ROOMS) for module in room}
