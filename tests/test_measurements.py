@@ -1,0 +1,168 @@
+"""Published measurements: complete, attributed, in SI units when read, and none below the floor of the arithmetic."""
+
+import csv
+import re
+from collections import Counter
+from dataclasses import FrozenInstanceError, fields
+from datetime import date
+from statistics import fmean
+
+import pytest
+
+from lessonlib import catalogue
+from lessonlib.deployment import Deployment
+from lessonlib.errors import InvalidInputError, UnknownNameError
+from lessonlib.precision import BITS, Precision
+from lessonlib.roofline import pass_cost
+
+ROWS = catalogue.load_measurements()
+GIB = 2**30
+
+
+def raw():
+    with (catalogue.DATA / "measurements.csv").open(encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def first_row():
+    return dict(catalogue.load_table("measurements")[0])
+
+
+def precision_of(row):
+    """Precision by part; in the files of llama.cpp head and embedding are quantised too, and only experts are mxfp4."""
+    if row.engine.startswith("llama.cpp"):
+        quantised = "q8_0" if row.weights == "mxfp4" else row.weights
+        return Precision(quantised, experts=row.weights, head=quantised, embedding=quantised, cache=row.cache)
+    return Precision("bf16", experts=row.weights, cache=row.cache)
+
+
+def deployment_of(row):
+    model, accelerator = catalogue.load_model(row.model), catalogue.load_accelerator(row.accelerator)
+    return Deployment(model, accelerator, precision_of(row), devices=row.devices)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
+def test_a_row_is_attributed_and_its_names_are_known(row):
+    assert re.fullmatch(r"[a-z]\d{4}", row.id) and re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", row.source)
+    assert row.source_url.startswith("https://") and row.licence.strip() and date.fromisoformat(row.retrieved)
+    assert row.model is None or row.model in catalogue.model_names()
+    assert row.accelerator is None or row.accelerator in catalogue.accelerator_names()
+    assert row.model_published and row.accelerator_published and row.engine and row.weights in BITS
+    assert row.quality != "B" or "assumed" in row.notes
+
+
+def test_ids_are_unique_and_rows_are_whole():
+    rows = raw()
+    assert len({row["id"] for row in rows}) == len(rows) == len(ROWS)
+    assert all(None not in row and None not in row.values() for row in rows)
+
+
+def test_a_source_has_one_licence_and_one_that_states_none_is_only_quoted():
+    assert len({(row.source, row.licence) for row in ROWS}) == len({row.source for row in ROWS})
+    counts = Counter(row.source for row in ROWS if row.licence == "none stated")
+    assert all(count <= 20 for count in counts.values())
+
+
+@pytest.mark.parametrize(
+    "written, read", list(zip(raw(), ROWS, strict=True)), ids=lambda row: getattr(row, "id", "csv")
+)
+def test_values_are_read_in_si_units(written, read):
+    factor = {"tok/s": 1, "ms": 1e-3, "ms/token": 1e-3}[written["unit"]]
+    assert read.value == float(written["value"]) * factor
+    assert read.unit == {"tok/s": "tokens/s", "ms": "s", "ms/token": "s/token"}[written["unit"]]
+    assert read.weight_bytes == (float(written["weight_gib"]) * GIB if written["weight_gib"] else None)
+
+
+def test_values_that_the_sources_print():
+    by_id = {row.id: row for row in ROWS}
+    # llama.cpp, benches/dgx-spark/dgx-spark.md, build 7941: pp2048 and tg32 at depth
+    assert [by_id[f"m{n:04d}"].value for n in range(880, 889, 2)] == [58.72, 55.67, 52.87, 49.45, 42.76]
+    assert [by_id[f"m{n:04d}"].value for n in range(926, 935, 2)] == [61.06, 54.77, 48.02, 40.23, 30.21]
+    assert [by_id[f"m{n:04d}"].value for n in range(879, 888, 2)] == [2443.91, 2309.84, 2216.68, 1956.31, 1567.08]
+    assert [by_id[f"m{n:04d}"].value for n in range(925, 934, 2)] == [2986.97, 2633.45, 2354.14, 1908.86, 1348.17]
+    depths = [0, 4096, 8192, 16384, 32768]
+    assert [by_id[f"m{n:04d}"].context_tokens for n in range(880, 889, 2)] == depths
+    assert [by_id[f"m{n:04d}"].context_tokens for n in range(925, 934, 2)] == depths
+    # vLLM, The State of FP8 KV-Cache: slopes of the inter-token latency, in ms a token
+    slopes = [row.value * 1e3 for row in ROWS if row.metric == "itl_slope"]
+    assert slopes == pytest.approx([1.80e-5, 9.72e-6, 3.56e-6, 2.06e-6, 4.37e-5, 2.37e-5], rel=1e-12)
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.weight_bytes], ids=lambda row: row.id)
+def test_the_precision_by_part_gives_the_size_of_the_file(row):
+    assert deployment_of(row).weight_bytes == pytest.approx(row.weight_bytes, rel=0.005)
+
+
+def floor(row):
+    """What the arithmetic says of a row at its best: a rate's upper limit, a time's lower one."""
+    deployment = deployment_of(row)
+    if row.metric == "decode_rate":
+        contexts = (row.context_tokens + i for i in range(row.output_tokens))
+        return row.batch / fmean(pass_cost(deployment, 1, cached, row.batch).seconds for cached in contexts)
+    if row.metric == "prefill_rate":
+        seconds = pass_cost(deployment, row.prompt_tokens, row.context_tokens, row.batch).seconds
+        return row.batch * row.prompt_tokens / seconds
+    ends = [pass_cost(deployment, 1, cached).seconds for cached in (row.prompt_tokens, row.prompt_tokens_to)]
+    slope = (ends[1] - ends[0]) / (row.prompt_tokens_to - row.prompt_tokens)
+    return slope if row.metric == "itl_slope" else ends[0] - slope * row.prompt_tokens
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
+def test_no_measurement_beats_the_floor(row):
+    limit = floor(row)
+    slower = limit / row.value if row.unit == "tokens/s" else row.value / limit
+    assert 1 < slower < 8, f"{row.metric} {row.value} {row.unit}, the floor says {limit}"
+
+
+def test_conditions_choose_rows():
+    found = catalogue.load_measurements(source="llamacpp-benches", model="gpt-oss-120b", metric="decode_rate")
+    assert [row.id for row in found] == ["m0880", "m0882", "m0884", "m0886", "m0888"]
+    assert catalogue.load_measurements(model="gpt-oss-120b", accelerator="b200") == ()  # both are there, not together
+
+
+def test_unknown_conditions_are_refused_with_the_nearest():
+    with pytest.raises(UnknownNameError, match=r"condition 'modle'.*model"):
+        catalogue.load_measurements(modle="gpt-oss-120b")
+    with pytest.raises(UnknownNameError, match=r"value of model 'gpt-oss-12b'.*gpt-oss-120b"):
+        catalogue.load_measurements(model="gpt-oss-12b")
+    with pytest.raises(UnknownNameError, match="value of batch 3"):
+        catalogue.load_measurements(batch=3)
+
+
+def test_a_measurement_is_frozen():
+    with pytest.raises(FrozenInstanceError):
+        ROWS[0].value = 1.0
+
+
+@pytest.mark.parametrize(
+    "column, wrong, says",
+    [
+        ("metric", "speed", r"metric is 'speed'; expected one of decode_rate"),
+        ("metric", None, "metric is None"),
+        ("quality", "D", r"quality is 'D'; expected one of A, B, C"),
+        ("unit", "ms", r"unit is 'ms'; expected 'tok/s'"),
+        ("unit", "furlongs", r"unit is 'furlongs'; expected 'tok/s'"),
+        ("value", 0, "value is 0"),
+        ("value", -3.5, r"value is -3\.5"),
+        ("value", None, "value is None"),
+        ("value", "fast", "value is 'fast'"),
+        ("weight_gib", 0, "weight_gib is 0"),
+        ("devices", 0, "devices is 0"),
+        ("devices", None, "devices is None"),
+        ("batch", 1.5, r"batch is 1\.5"),
+        ("prompt_tokens", -1, "prompt_tokens is -1"),
+        ("prompt_tokens_to", "many", "prompt_tokens_to is 'many'"),
+        ("output_tokens", 0.5, r"output_tokens is 0\.5"),
+        ("context_tokens", -4096, "context_tokens is -4096"),
+    ],
+)
+def test_a_row_that_cannot_be_meant_is_refused_by_name(column, wrong, says):
+    row = first_row()
+    row[column] = wrong
+    with pytest.raises(InvalidInputError, match=rf"Measurement 'm0879': {says}"):
+        catalogue._measurement(row)
+
+
+def test_every_column_of_the_table_reaches_the_record():
+    columns = set(first_row()) - {"weight_gib"} | {"weight_bytes"}
+    assert columns == {field.name for field in fields(catalogue.Measurement)}
