@@ -42,7 +42,10 @@ NORM_WEIGHTS = {"rms": 1, "layer": 2, "none": 0}  # times the width
 
 
 def _short(value: Any) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # an int of thousands of digits
+        return "a number of thousands of digits"
     return text if len(text) <= 60 else text[:57] + "..."
 
 
@@ -355,6 +358,17 @@ def _no_rope(r: ConfigReader) -> list[str]:
     return ["F" if has_rotary else "S" for has_rotary in rotary]
 
 
+def _listed_full(r: ConfigReader) -> list[str]:
+    if r.value("full_attn_idxs") is None:
+        return ["F"] * r.layers
+    full = r.indices("full_attn_idxs", r.layers)
+    return ["F" if i in full else "C" for i in range(r.layers)]
+
+
+def _unlisted(r: ConfigReader) -> list[str]:
+    raise r.refused(str(r.family.layer_types), None, "its class has no rule for the kinds of layers then")
+
+
 def _some_full(r: ConfigReader) -> list[str]:
     kinds = _cycle(r)
     return kinds if "F" in kinds else [*kinds[:-1], "F"]
@@ -377,19 +391,17 @@ def _gpt_neo(r: ConfigReader) -> list[str]:
     listed = r.listed("attention_layers", r.layers, ("global", "local")) if "attention_layers" in r.config else None
     groups = r.value("attention_types")
     if listed is None:
-        listed = []
-        for group in groups if isinstance(groups, list) else [None]:
-            if (
-                not isinstance(group, list)
-                or len(group) != 2
-                or not isinstance(group[0], list)
-                or type(group[1]) is not int
-                or not 0 <= group[1] <= MOST_LAYERS
-            ):
-                raise r.wrong("attention_types", groups, "a list of [kinds, repeats]")
-            listed += group[0] * group[1] if len(group[0]) <= r.layers else []
-        if len(listed) != r.layers or any(word not in ("global", "local") for word in listed):
-            raise r.wrong("attention_types", groups, f"{r.layers} layers, each global or local")
+        listed, well_formed = [], isinstance(groups, list)
+        for group in groups if well_formed else []:
+            match group:
+                case [[*words], int(times)] if 0 <= len(words) * times <= r.layers:
+                    listed += words * times
+                case _:
+                    well_formed = False
+        if not well_formed or len(listed) != r.layers or any(word not in ("global", "local") for word in listed):
+            raise r.wrong(
+                "attention_types", groups, f"a list of [kinds, repeats] for {r.layers} layers, global or local"
+            )
     return [ONE_LETTER[word] for word in listed]
 
 
@@ -411,22 +423,24 @@ def _kimi(r: ConfigReader) -> list[str]:
 PATTERNS: dict[str, Callable[[ConfigReader], list[str]]] = {
     "early_windows": _early_windows,
     "no_rope": _no_rope,
+    "listed_full": _listed_full,
+    "unlisted": _unlisted,
     "some_full": _some_full,
     "after_prefix": _after_prefix,
     "attention_indices": _attention_indices,
     "gpt_neo": _gpt_neo,
     "kimi": _kimi,
 }
-SUPERSEDED = ("no_rope_layers", "no_rope_layer_interval", "prefix_dense_sliding_window_pattern")
+SUPERSEDED = ("full_attn_idxs", "no_rope_layers", "no_rope_layer_interval", "prefix_dense_sliding_window_pattern")
 
 
 # --- norms in a block, where a key decides ---
 
 
 def _falcon_norms(r: ConfigReader) -> int:
-    stated = r.optional("num_ln_in_parallel_attn")
+    stated, parallel = r.optional("num_ln_in_parallel_attn"), r.switch("parallel_attn")
     stated = stated or (2 if r.switch("new_decoder_architecture") else 1)
-    return 2 if stated == 2 or not r.switch("parallel_attn") else 1
+    return 2 if stated == 2 or not parallel else 1
 
 
 NORMS: dict[str, Callable[[ConfigReader], int]] = {
@@ -449,6 +463,8 @@ def _head_sizes(r: ConfigReader) -> tuple[int, int]:
         head_dim = r.width // heads
         if head_dim * heads != r.width and not family.floors_head_dim:
             raise r.wrong(family.heads, heads, f"a divisor of the width {r.width}, as no head_dim is stated")
+    if not family.head_dim and "head_dim" in r.config and r.value("head_dim") not in (None, head_dim):
+        raise r.refused("head_dim", r.value("head_dim"), "this family takes the width over the heads")
     return heads, head_dim
 
 
@@ -457,16 +473,18 @@ def _attention(r: ConfigReader, kind: str, kv_heads: int | None = None, sinks: i
     heads, head_dim = _head_sizes(r)
     if kv_heads is None:
         kv_heads = (r.optional(family.kv_heads) if family.kv_heads else None) or heads
+    if heads % kv_heads:
+        raise r.wrong(family.kv_heads or family.heads, kv_heads, f"a divisor of the {heads} heads")
     value_dim = r.count(family.value_dim) if family.value_dim else head_dim
     other = heads * (family.extra_per_head if sinks is None else sinks)
+    gate = (heads if family.gate_over == "head" else heads * value_dim) if r.switch(family.gate) else 0
     if r.switch(family.qkv_bias):
-        other += heads * head_dim + kv_heads * (head_dim + value_dim)
+        other += heads * head_dim + kv_heads * (head_dim + value_dim) + (gate if family.gate_over == "query" else 0)
     if r.switch(family.out_bias):
         other += r.width
     if r.switch(family.qk_norm):
         over = {"head": 2, "head and bias": 4, "all heads": heads + kv_heads}
         other += over[family.qk_norm_over] * head_dim
-    gate = (heads if family.gate_over == "head" else heads * value_dim) if r.switch(family.gate) else 0
     return GroupedQueryAttention(
         width=r.width,
         heads=heads,
@@ -639,14 +657,16 @@ def _feedforward(r: ConfigReader, has_experts: bool) -> FeedForward | None:
         )
     if bias:
         raise r.refused(str(family.mlp_bias), True, "biases of experts are not read for this family")
-    experts, inner = r.count(moe.experts), r.count(moe.inner)
+    experts, top_k, inner = r.count(moe.experts), r.count(moe.top_k), r.count(moe.inner)
+    if top_k > experts:
+        raise r.wrong(moe.top_k, top_k, f"at most the {experts} experts that there are")
     shared = r.optional(moe.shared_size, 0) if moe.shared_size else None
     if shared is None and moe.shared_count:
         shared = (r.optional(moe.shared_count, 0) or 0) * inner
     return MixtureOfExperts(
         width=r.width,
         experts=experts,
-        experts_per_token=r.count(moe.top_k),
+        experts_per_token=top_k,
         expert_inner=inner,
         shared_inner=shared or 0,
         gated=family.gated,
@@ -661,8 +681,20 @@ def _inner(r: ConfigReader) -> int:
     return stated or 4 * r.width
 
 
+def _rounded_inner(r: ConfigReader) -> int:
+    """LFM2: two thirds of the stated size, times a factor, rounded up to a multiple."""
+    inner, factor = _inner(r), r.value("block_ffn_dim_multiplier")
+    if not r.switch("block_auto_adjust_ff_dim"):
+        return inner
+    if isinstance(factor, bool) or not isinstance(factor, int | float) or not 0 < factor < 1000:
+        raise r.wrong("block_ffn_dim_multiplier", factor, "a factor more than zero")
+    multiple = r.count("block_multiple_of")
+    return -(-int(factor * int(2 * inner / 3)) // multiple) * multiple
+
+
 DENSE_INNER: dict[str, Callable[[ConfigReader], int]] = {
     "dense": _inner,
+    "rounded": _rounded_inner,
     "prefix_dense": lambda r: r.optional("prefix_dense_intermediate_size") or _inner(r),
     "shared_only": lambda r: r.count("shared_intermediate_size"),
 }

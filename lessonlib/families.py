@@ -57,7 +57,7 @@ class Family:
     qk_norm: Switch = False
     qk_norm_over: str = "head"  # weights: "head" 2 d, "head and bias" 4 d, "all heads" (h + k) d
     gate: Switch = False  # output gate of the attention
-    gate_over: str = "channel"  # outputs: "channel" h d, "head" h
+    gate_over: str = "channel"  # outputs: "channel" h d; "query" the same, with the bias of the query; "head" h
     extra_per_head: int = 0  # weights a layer and head that are only added: sinks, gate biases
     gated: bool = True
     activation_weights: int = 0  # parameters of the activation function, a layer
@@ -141,11 +141,10 @@ _family("seed_oss", (155136, 4096, 27648, 64, 80, 8, 524288), qkv_bias="attentio
         mlp_bias="mlp_bias", defaults={"attention_bias": True, "attention_out_bias": False, "head_dim": 128})
 _family("ernie4_5", (103424, 1024, 3072, 18, 16, 2, 131072), qkv_bias="use_bias", out_bias="use_bias",
         mlp_bias="use_bias", defaults={**TIED, "use_bias": False, "head_dim": 128})
-_family("helium", (48000, 2560, 7040, 24, 20, 20, 4096), qkv_bias="attention_bias", mlp_bias="mlp_bias",
-        defaults={"head_dim": 128})
 _family("hyperclovax", (32000, 4096, 11008, 32, 32, None, 2048), "llama", norms="post_norm",
         defaults={"use_post_norm": True})
-_family("hunyuan_v1_dense", (290943, 4096, 11008, 32, 32, None, 2048), **BIASES, **QK_NORM)
+_family("hunyuan_v1_dense", (290943, 4096, 11008, 32, 32, None, 2048), **BIASES, **QK_NORM,
+        ignored={"use_qk_norm": True})
 _family("nanochat", (50304, 768, 8192, 12, 6, None, 2048), **BIASES, gated=False, norm="none")
 _family("arcee", (32000, 2560, 18432, 32, 32, None, 4096), "llama", gated=False)
 _family("jais2", (150272, 3328, 26624, 32, 26, None, 8192), "llama", gated=False, norm="layer",
@@ -196,7 +195,8 @@ _family("qwen3_moe", (151936, 2048, 6144, 24, 32, 4, 32768), **WINDOW, **BIASES,
         defaults={"use_sliding_window": False, "sliding_window": 4096, "num_experts": 128, "num_experts_per_tok": 8,
                   "moe_intermediate_size": 768, "mlp_only_layers": None, "decoder_sparse_step": 1})
 DELTA: dict[str, Any] = {
-    **LISTED, **BIASES, **QK_NORM, "gate": True, "cycle": "LLLF", "period": "full_attention_interval",
+    **LISTED, **BIASES, **QK_NORM, "gate": True, "gate_over": "query", "cycle": "LLLF",
+    "period": "full_attention_interval",
     "mixers": {"L": "gated_delta", "F": "attention"}, "ignored": {"attn_output_gate": True},
 }
 DELTA_SIZES = {
@@ -267,7 +267,7 @@ _family("minicpm3", (73448, 2560, 6400, 62, 40, None, 32768), **MLA, mlp_bias="m
         defaults={**TIED, "q_lora_rank": 768, "kv_lora_rank": 256, "qk_nope_head_dim": 64, "qk_rope_head_dim": 32,
                   "v_head_dim": None})
 _family("kimi_linear", (163840, 2304, 9216, 27, 32, None, 1048576), **LISTED, pattern="kimi",
-        positions="model_max_length|max_position_embeddings", mixers={"F": "latent", "L": "kimi_delta"},
+        positions="model_max_length|max_position_embeddings", mixers={"F": "latent", "L": "kimi_delta"}, tied=False,
         experts=Experts(top_k="num_experts_per_token|num_experts_per_tok", first_dense="first_k_dense_replace",
                         shared_count="num_shared_experts|n_shared_experts", listed=True),
         ignored=MLA["ignored"], cycle="FLLL", first="L",
@@ -471,6 +471,16 @@ _family("mamba falcon_mamba", (50280, 768, None, 32), cycle="L", mixers={"L": "m
         kv_heads=None, positions=None, feedforward=None, required={"use_bias": False, "use_conv_bias": True},
         defaults={**TIED, "state_size": 16, "conv_kernel": 4, "expand": 2, "time_step_rank": "auto", "use_bias": False,
                   "use_conv_bias": True})
+_family("lfm2", (65536, 2560, 12288, 32, 32, 8, 128000), **LISTED, **QK_NORM, inner="intermediate_size|block_ff_dim",
+        tied="tie_word_embeddings|tie_embedding", pattern="listed_full", feedforward="rounded",
+        mixers={"C": "short_convolution", "F": "attention"}, required={"conv_bias": False},
+        defaults={**TIED, "full_attn_idxs": None, "conv_L_cache": 3, "conv_bias": False, "block_multiple_of": 256,
+                  "block_ffn_dim_multiplier": 1.0, "block_auto_adjust_ff_dim": True})
+_family("lfm2_moe", (65536, 2048, 7168, 32, 32, 8, 128000), "lfm2", pattern="unlisted", feedforward="dense",
+        inner="intermediate_size",
+        experts=Experts(experts="num_experts", first_dense="num_dense_layers"), ignored={"use_expert_bias": None},
+        defaults={**TIED, "conv_L_cache": 3, "conv_bias": False, "num_dense_layers": 2, "num_experts": 32,
+                  "num_experts_per_tok": 4, "moe_intermediate_size": 1792})
 _family("lfm3", (128000, 2048, 7680, 24, 16, 4, 128000), **LISTED, **BIASES, **QK_NORM, window="sliding_window",
         gate="use_attention_gate", gate_over="head", norms="sandwich", cycle="SCFC", first="C",
         mixers={"C": "short_convolution", "F": "attention", "S": "attention"}, required={"conv_bias": False},
@@ -511,9 +521,9 @@ STRUCTURAL = re.compile(
     r"expert|moe|lora|mamba|ssm|conv|linear_|rnn|state_size|layer_types|layers_type|block_type|per_layer|layers_block"
     r"|layer_indices|layer_list|attn_type|index_|indexer|shared_kv|kv_shared|cross_att|encoder|^hc_|altup|laurel|window"
     r"|sliding|chunk_size|vision|audio|sink|mla|hybrid|dense|dff|nope_head|rope_head|q_head_dim|k_head_dim|v_head_dim"
-    r"|head_dim|qk_norm|qk_layernorm|pruned_heads|layer_norm_elementwise|bidirectional|loop|recurrence|mtp_layers"
+    r"|head_dim|qk_norm|qk_layernorm|pruned_heads|layer_norm_elementwise|bidirectional|loop|recurrence"
     r"|output_vocab|embed_proj|emb_dim|embedding_size|gating|gate_|_gate|bias$|tie_|multi_query|parallel_attn"
-    r"|post_norm|sandwich|sub_norm|use_post|alibi|relative|compress|n_groups"
+    r"|post_norm|sandwich|sub_norm|use_post|relative|compress|n_groups"
     r"|^(hidden_size|n_embd|n_embed|d_model|num_hidden_layers|n_layers?|num_layers|num_attention_heads|n_heads?|num_heads"
     r"|attention_heads|num_key_value_heads|num_kv_heads|n_head_kv|intermediate_size|n_inner|ffn_dim|ffn_hidden_size"
     r"|text_config|is_encoder_decoder)$"
