@@ -1,0 +1,126 @@
+"""The README says what is so: its numbers are computed, its commands exist, its example prints what it says."""
+
+import contextlib
+import inspect
+import io
+import re
+import tomllib
+from pathlib import Path
+
+import matplotlib
+import pytest
+from test_prose_numbers import loose_numerals
+
+import readme_picture
+from lessonlib.catalogue import accelerator_names, model_names, workload_names
+from lessonlib.exercise_book import CHAT, REASONING, cost_of, server
+from lessonlib.figures import plane
+from lessonlib.levers import omega, rho
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+FENCED = re.compile(r"```(\w*)\n(.*?)```", re.DOTALL)
+
+
+def full(request):
+    return server().largest_batch(request.prompt + request.output)
+
+
+def prefill_share(request, batch):
+    return 1 - cost_of(request, batch).decode_share
+
+
+def cache_share_on_a_full_server():
+    cost = cost_of(REASONING, full(REASONING))
+    return cost.decode.attention.seconds / cost.seconds
+
+
+BATCHES = inspect.signature(plane).parameters["batches"].default
+TEXT_LICENCE = (ROOT / "LICENSE-TEXT").read_text(encoding="utf-8")
+WORDS = {3: "three", 4: "four", 5: "five", 10: "Ten", 25: "Twenty-five"}
+HELD = {
+    "is 99.993 % decode": lambda: f"is {100 * cost_of(REASONING).decode_share:.3f} % decode",
+    "would save 0.0074 %": lambda: f"would save {100 * prefill_share(REASONING, 1):.2g} %",
+    "is 97.5 % decode too": lambda: f"is {100 * cost_of(CHAT).decode_share:.1f} % decode too",
+    "67 % of chat's": lambda: f"{100 * prefill_share(CHAT, full(CHAT)):.0f} % of chat's",
+    "0.036 % of reasoning's": lambda: f"{100 * prefill_share(REASONING, full(REASONING)):.2g} % of reasoning's",
+    "370 chat requests": lambda: f"{full(CHAT)} chat requests",
+    "33 reasoning requests": lambda: f"{full(REASONING)} reasoning requests",
+    "At 33, 65 % of": lambda: f"At {full(REASONING)}, {100 * cache_share_on_a_full_server():.0f} % of",
+    "46 models": lambda: f"{len(model_names())} models",
+    "65 accelerators": lambda: f"{len(accelerator_names())} accelerators",
+    "four kinds of request": lambda: f"{WORDS[len(workload_names())]} kinds of request",
+    "size (1, 32 and 256)": lambda: "size ({}, {} and {})".format(*BATCHES),
+    "that of batch 256": lambda: f"that of batch {BATCHES[-1]}",
+    "CC BY 4.0": lambda: f"CC BY {re.search(r'Attribution ([0-9.]+)', TEXT_LICENCE)[1]}",
+}
+
+
+def test_every_number_is_held():
+    prose = " ".join(FENCED.sub(" ", README).split())  # a phrase may go over the end of a line
+    for phrase, computed in HELD.items():
+        assert phrase in prose, f"the phrase {phrase!r} is held but no longer in the README"
+        assert computed() == phrase
+    prose = re.sub(r"\| \d+ \|", "|", prose)  # minutes: held by the test of the table
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    pythons = [name.rpartition(" ")[2] for name in project["classifiers"] if re.search(r":: 3\.\d+$", name)]
+    loose = [numeral for numeral in loose_numerals(prose, HELD) if numeral not in pythons]
+    assert not loose, f"numbers in the README that nothing holds: {loose}"
+
+
+def test_what_the_alternative_text_says_of_the_picture():
+    share = inspect.signature(plane).parameters["prefill_share"].default
+    assert f"less than {100 * share:.0f} % of GPU time" in README
+    assert prefill_share(CHAT, BATCHES[0]) < share < prefill_share(CHAT, BATCHES[1])
+    assert rho(server(), REASONING, BATCHES[2]) < share / 2
+    assert omega(server(), REASONING.output) > 1
+
+
+def test_the_table_has_every_notebook_and_its_minutes():
+    rows = re.findall(r"^\| \[[^\]]+\]\(notebooks/(\w+\.ipynb)\) \| (\d+) \|", README, flags=re.MULTILINE)
+    files = sorted((ROOT / "notebooks").glob("*.ipynb"))
+    assert [name for name, _ in rows] == [file.name for file in files]
+    for (_, minutes), file in zip(rows, files, strict=True):
+        text = file.read_text(encoding="utf-8")
+        assert f"{minutes} minutes" in text or f"{WORDS[int(minutes)]} minutes" in text, file.name
+
+
+def test_the_example_prints_what_it_says():
+    (example,) = (text for language, text in FENCED.findall(README) if language == "python")
+    assert len(example.splitlines()) == 5
+    said = [line.partition("  # ")[2] for line in example.splitlines() if "  # " in line]
+    printed = io.StringIO()
+    names: dict = {}
+    with contextlib.redirect_stdout(printed):
+        exec(example, names)
+    assert printed.getvalue().splitlines() == said and said
+    # What the sentences after it promise of the result.
+    assert all(part in str(names["cost"]) for part in ("FLOP", "GB", "memory", "Roofline floor"))
+    assert "max(" in names["cost"].equations()
+
+
+def test_the_commands_are_targets_of_the_makefile():
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE))
+    named = set(re.findall(r"(?:^|`)make ([a-z]+)\b", README, flags=re.MULTILINE))
+    assert {"lab", "test"} <= named <= targets
+
+
+def png_size(png):
+    return tuple(int.from_bytes(png[at : at + 4], "big") for at in (16, 20))
+
+
+def test_the_picture_is_what_its_tool_draws(capsys):
+    stored, drawn = readme_picture.PICTURE.read_bytes(), readme_picture.picture()
+    assert stored[:8] == b"\x89PNG\r\n\x1a\n" and len(stored) < 150_000
+    pinned = re.search(r"^matplotlib==(\d+\.\d+)", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE)
+    if matplotlib.__version__.startswith(f"{pinned[1]}."):
+        assert drawn == stored, "docs/plane.png is not what tools/readme_picture.py draws: run it"
+    else:
+        with capsys.disabled():
+            print(f"\ndocs/plane.png: compared by its size only, for matplotlib is not {pinned[1]}, the pinned one")
+        assert png_size(drawn) == png_size(stored)
+
+
+@pytest.mark.parametrize("picture", re.findall(r"!\[([^\]]*)\]\(", README))
+def test_each_picture_has_alternative_text(picture):
+    assert len(picture.split()) > 20
