@@ -1,0 +1,74 @@
+"""Every exercise of the book: its answer is right, each slip gets its own words, no text has a gap left to fill."""
+
+import math
+
+import pytest
+
+from lessonlib.errors import InvalidInputError, UnknownNameError
+from lessonlib.exercises import ChoiceExercise, NumberExercise, all_exercises, check, find, hint, solution
+
+BOOK = all_exercises()
+NUMBERS = [key for key, exercise in BOOK.items() if isinstance(exercise, NumberExercise)]
+CHOICES = [key for key, exercise in BOOK.items() if isinstance(exercise, ChoiceExercise)]
+
+
+def said(call, *arguments, capsys):
+    call(*arguments)
+    return capsys.readouterr().out.strip()
+
+
+@pytest.mark.parametrize("key", BOOK)
+def test_texts_are_whole(key, capsys):
+    exercise = BOOK[key]
+    assert exercise.hints and exercise.question.endswith("?")
+    assert said(check, key, None, capsys=capsys).startswith("Not answered yet")
+    for number, text in enumerate(exercise.hints, start=1):
+        assert said(hint, key, number, capsys=capsys) == f"Hint {number} of {len(exercise.hints)}: {text}"
+    answer = said(solution, key, capsys=capsys)
+    assert answer and not set("{}") & set(answer) and "nan" not in answer.split()
+
+
+@pytest.mark.parametrize("key", NUMBERS)
+def test_the_answer_is_right_and_each_slip_is_named(key):
+    exercise = find(key)
+    expected = exercise.expected()
+    assert math.isfinite(expected) and expected > 0
+    assert exercise.feedback(expected).startswith("Right")
+    assert exercise.feedback(expected * (1 + 0.9 * exercise.tolerance)).startswith("Right")
+    for slip in exercise.slips:
+        assert exercise.feedback(slip.value()) == f"Not yet. {slip.feedback}", slip.feedback
+    assert "is not a number" in exercise.feedback("twelve")
+    assert "too high" in exercise.feedback(expected * 5.3e4) and "too low" in exercise.feedback(expected / 5.3e4)
+    assert "1,000: look at the prefix" in exercise.feedback(expected * 1e3)
+
+
+@pytest.mark.parametrize("key", CHOICES)
+def test_each_option_has_its_own_words(key):
+    exercise = find(key)
+    words = {letter: exercise.feedback(letter) for letter in exercise.options}
+    assert [letter for letter, text in words.items() if text.startswith("Right.")] == [exercise.right]
+    assert len(set(words.values())) == len(words)
+    assert not any(set("{}") & set(text) for text in words.values())
+    assert exercise.feedback(f" {exercise.right.upper()} ") == words[exercise.right]
+    assert "is not one of the options" in exercise.feedback("z")
+    assert "is not one of the options" in exercise.feedback(3)
+
+
+def test_what_is_asked_for_in_vain_is_said(capsys):
+    with pytest.raises(UnknownNameError, match="exercise 'decode-step' is not known; expected one of"):
+        check("decode-step", 1)
+    assert "There are" in said(hint, "decode-steps", 99, capsys=capsys)
+
+
+def test_a_choice_without_words_for_each_option_is_refused():
+    with pytest.raises(InvalidInputError, match="'sample'"):
+        ChoiceExercise(
+            key="sample",
+            notebook="",
+            question="",
+            options={"a": "", "b": ""},
+            right="a",
+            because={"a": ""},
+            hints=(),
+            solution="",
+        )
