@@ -55,7 +55,7 @@ def numbers(cost: RequestCost) -> dict[str, str]:
     exact = cost.prefill.seconds / cost.decode.seconds if cost.decode.seconds else math.nan
     tokens = request.prompt + request.output
     return {
-        f"GPU clock, all {batch:,}": format_seconds(cost.seconds),
+        "GPU clock, whole batch": format_seconds(cost.seconds),
         "GPU clock, share of one": format_seconds(cost.seconds / batch),
         "request clock, of each": format_seconds(cost.elapsed),
         "time to first token": format_seconds(cost.ttft),
