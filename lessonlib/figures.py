@@ -21,7 +21,15 @@ from PIL import Image  # Pillow comes with matplotlib
 
 from lessonlib.deployment import Deployment
 from lessonlib.errors import InvalidInputError
-from lessonlib.levers import omega, rho
+from lessonlib.levers import (
+    Lever,
+    break_even_by_rho,
+    break_even_output,
+    faster_prefill,
+    limit_batch,
+    omega,
+    rho,
+)
 from lessonlib.request import Request, RequestCost, request_cost
 from lessonlib.units import format_percent, format_seconds
 
@@ -319,3 +327,110 @@ def _workload_dot(axes: Axes, workload: "Workload") -> None:
     if place[1] < -30:
         style["arrowprops"] = {"arrowstyle": "-", "color": QUIET, "shrinkB": 5, "relpos": (0, 1)}
     axes.annotate(words, at, place, ha="left" if place[0] > 0 else "right", **style)
+
+
+def _panels(title: str, names: Sequence[str], **keywords: Any) -> tuple[Figure, list[Axes]]:
+    """Panels with a name each and one y axis, under a title of the whole figure."""
+    figure, axes = new_figure("", sharey=True, **keywords)
+    figure.suptitle(title, x=0.01, ha="left", fontsize=12.5, fontweight="bold", color=INK)
+    panels = list(np.ravel(axes))
+    for panel, name in zip(panels, names, strict=True):
+        panel.set_title(name, loc="left", fontsize=11, fontweight="bold", color=INK)
+    return figure, panels
+
+
+def prefill_savings(panels: Mapping[str, Mapping[str, tuple[float, float]]], title: str) -> Figure:
+    """Amdahl: the share of time that a prefill k times faster saves, for k from 1 to infinity, which stands at the end.
+
+    `panels`: name of a panel to {label: (prefill seconds, decode seconds)}, both of one clock. The label says the
+    saving at infinity, the most there is; the dashed line is at 5 %.
+    """
+    figure, axes = _panels(title, list(panels), height=5.2, columns=len(panels))
+    removed = np.append(np.geomspace(1e-4, 0.05, 60), np.linspace(0.05, 1, 120)[1:])  # 1 - 1 / k
+    with np.errstate(divide="ignore"):
+        factors = 1 / (1 - removed)
+    for panel, workloads in zip(axes, panels.values(), strict=True):
+        panel.set(yscale="log", xlim=(0, 1), ylim=(1e-3, 130))
+        panel.axhline(5, color=BOUNDARY, linestyle="--", linewidth=1.2, zorder=1)
+        panel.set_xticks([1 - 1 / k for k in (1, 2, 4, 10, np.inf)], ["1", "2", "4", "10", "∞"], color=INK)
+        savings = {label: 100 * (1 - 1 / faster_prefill(*s, factors)) for label, s in workloads.items()}
+        for label, saving in savings.items():
+            most = saving[-1]
+            panel.plot(removed, saving, color=PREFILL)
+            below = any(1 < other[-1] / most < 2 for other in savings.values())  # no room above its line
+            ground = {"facecolor": "white", "edgecolor": "none", "alpha": 0.9, "pad": 0.5}
+            style: dict[str, Any] = {"ha": "right", "color": PREFILL_INK, "fontsize": LABEL, "bbox": ground}
+            words = f"{label} {format_percent(most / 100, 2)}"
+            panel.annotate(words, (1, most), (0, -44 if below else 4), textcoords="offset points", **style)
+    axes[0].yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} %"))
+    axes[0].set_ylabel("time saved (log scale); dashed: 5 %")
+    figure.supxlabel("prefill k times faster (on a scale of 1 - 1/k, which has infinity on it)", fontsize=11, color=INK)
+    return figure
+
+
+def break_even_lines(deployment: Deployment, batches: Sequence[int] = (1, 32), share: float = 0.05) -> Figure:
+    """The output from which on prefill takes less than `share` of the GPU clock, by prompt, log-log, for each batch.
+
+    Solid: exact, by `break_even_output`. Dashed: rho's estimate. Neither asks whether the batch fits in memory.
+    """
+    title = f"Above its line, a request spends under {format_percent(share, 1)} of GPU time on prefill"
+    figure, axes = new_figure(title, height=5.2)
+    least, most, high = 4, deployment.model.max_positions or 131_072, 60_000
+    axes.set(xscale="log", yscale="log", xlim=(least, most), ylim=(8, high))
+    log_token_axis(axes.xaxis, "prompt tokens, nothing cached")
+    log_token_axis(axes.yaxis, "output tokens")
+    prompts = np.unique(np.geomspace(least, most, 160).round())
+    for batch in batches:
+        exact = break_even_output(deployment, prompts, batch, share)
+        estimate = break_even_by_rho(deployment, prompts, batch, share)
+        axes.plot(prompts, estimate, "--", color=BOUNDARY, linewidth=1.3)
+        axes.plot(prompts, exact, color=PREFILL)
+        axes.annotate(f"batch {batch:,}", (most, exact[-1]), (5, 0), textcoords="offset points", **EXACT)
+        x, y = next((x, y) for x, y in zip(prompts[::-1], estimate[::-1], strict=True) if y < high / 3)
+        along: dict[str, Any] = {"rotation": np.degrees(np.arctan2(y, x)), "rotation_mode": "anchor"}
+        style: dict[str, Any] = {"ha": "right", "va": "top", "fontsize": LABEL, "transform_rotates_text": True}
+        axes.text(x, y / 1.1, f"rho, batch {batch:,}", **along, **style)
+    shortest = break_even_output(deployment, least, min(batches), share)
+    words = "a short prompt costs one step"
+    axes.annotate(words, (1.1 * least, shortest), (0, -12), textcoords="offset points", **EXACT)
+    return figure
+
+
+def lever_curves(
+    deployment: Deployment, requests: Mapping[str, Request], levers: Mapping[str, tuple[Lever, str]], title: str
+) -> Figure:
+    """How many times faster each lever makes each of four requests, by batch, up to the memory limit (log scale).
+
+    `requests`: label to request, four of them; `levers`: label to (lever, colour). GPU clock, the batch held. A dot
+    marks the batch from which on the lever that is best at the limit is the best.
+    """
+    figure, axes = _panels(title, list(requests), height=6.4, rows=2, columns=2)
+    for panel, request in zip(axes, requests.values(), strict=True):
+        limit = limit_batch(deployment, request)
+        batches = range(1, limit + 1)
+        panel.set(xscale="log", xlim=(1, limit), ylim=(0.9, 3.3))
+        ticks = [batch for batch in (1, 2, 4, 10, 32, 100) if batch < 0.7 * limit] + [limit]
+        panel.set_xticks(ticks, [str(tick) for tick in ticks], color=INK)
+        panel.set_xticks([], minor=True)
+        panel.grid(axis="y")
+        curves = {
+            label: np.array([lever.speedup(deployment, request, batch) for batch in batches])
+            for label, (lever, _) in levers.items()
+        }
+        lowest = 0.0
+        for label, curve in sorted(curves.items(), key=lambda item: item[1][-1]):
+            colour = levers[label][1]
+            panel.plot(batches, curve, color=colour, clip_on=False)
+            lowest = max(curve[-1], lowest + 0.19)  # the labels one above the other
+            ink = {CACHE: CACHE_INK, PREFILL: PREFILL_INK}.get(colour, colour)
+            style: dict[str, Any] = {"color": ink, "fontsize": LABEL, "va": "center", "annotation_clip": False}
+            panel.annotate(f"{label} {curve[-1]:.2f}", (limit, lowest), (6, 0), textcoords="offset points", **style)
+        best = max(curves.values(), key=lambda curve: curve[-1])
+        turn = int(np.argmax(best >= np.max(list(curves.values()), axis=0)))
+        panel.vlines(turn + 1, best[turn], 2.9, color=QUIET, linewidth=1)
+        panel.plot(turn + 1, best[turn], "o", color=INK, markersize=6, zorder=5, clip_on=False)
+        panel.text(turn + 1, 2.95, f"from batch {turn + 1}", ha="center", va="bottom", fontsize=LABEL, color=INK)
+    for panel in axes[::2]:
+        panel.set_ylabel("times faster")
+    figure.supxlabel("batch, up to the memory limit (log scale)", fontsize=11, color=INK)
+    return figure
