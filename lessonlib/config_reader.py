@@ -201,7 +201,9 @@ def _text_config(config: dict[str, Any], like: str | None) -> dict[str, Any]:
         return config
     names = config.get("architectures")
     causal = isinstance(names, list) and bool(names) and all(str(name).endswith("ForCausalLM") for name in names)
-    if not causal or not isinstance(text, dict) or not all(isinstance(key, str) for key in text):
+    readable = isinstance(text, dict) and all(isinstance(key, str) for key in text)
+    # Fuyu is a ForCausalLM with image weights of its own; a family that reads text alone names both levels alike
+    if not causal or not readable or not str(text.get("model_type")).startswith(f"{config.get('model_type')}_text"):
         raise UnsupportedModelError(
             f"config of model_type {_short(config.get('model_type'))} wraps a language model and other towers: "
             "pass config['text_config'] to read the language model alone."
@@ -409,6 +411,7 @@ def _kimi(r: ConfigReader) -> list[str]:
     """Kimi Linear: the published file keeps kinds and sizes in linear_attn_config, its layers counted from 1."""
     nested = r.config.get("linear_attn_config")
     if not isinstance(nested, dict) or not {"full_attn_layers", "kda_layers"} <= nested.keys():
+        r.defaults_used.append("linear_attn_config")
         return _cycle(r)
     full, state = (
         r.inside("linear_attn_config").indices(key, r.layers, 1) for key in ("full_attn_layers", "kda_layers")
@@ -553,6 +556,8 @@ def _kimi_delta(r: ConfigReader, kind: str) -> Mixer:
     keys = {"num_heads": "linear_num_heads", "head_dim": "linear_head_dim"}
     keys["short_conv_kernel_size"] = "linear_conv_kernel_dim"
     sizes = [nested.count(inner) if inner in nested.config else r.count(outer) for inner, outer in keys.items()]
+    if set(keys.values()) & set(r.defaults_used) and "linear_attn_config" not in r.defaults_used:
+        r.defaults_used.append("linear_attn_config")
     return KimiDeltaAttention(width=r.width, heads=sizes[0], head_dim=sizes[1], conv_kernel=sizes[2])
 
 

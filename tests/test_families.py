@@ -1,0 +1,426 @@
+"""Model.from_config on real configs: exact to the unit, or refused by name; never silently wrong, never another error.
+
+tests/data/README.md says where the configs and their counts come from.
+"""
+
+import json
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lessonlib.attention import ConstantState
+from lessonlib.config_reader import read_config_as_model
+from lessonlib.errors import InvalidInputError, LessonError, UnsupportedModelError
+from lessonlib.families import FAMILIES
+from lessonlib.model import Model
+
+HERE = Path(__file__).parent
+MODELS = HERE.parent / "data" / "models"
+
+
+def rows(name):
+    return json.loads((HERE / "data" / f"{name}.json").read_text(encoding="utf-8"))
+
+
+ORACLE = rows("config_oracle")
+MORE = rows("more_default_configs")
+PUBLISHED = rows("published_style_configs")
+RELEASED = rows("released_configs")
+CATALOGUE = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(MODELS.glob("*.json"))]
+
+
+def language_model(config):
+    return config.get("text_config", config)
+
+
+ALL_CONFIGS = [
+    *(row["config"] for row in ORACLE + MORE + PUBLISHED),
+    *(language_model(row["config"]) for row in CATALOGUE + RELEASED),
+]
+
+
+def read(config, **options):
+    """The model, or None when it is refused by name."""
+    try:
+        return Model.from_config(config, **options)
+    except UnsupportedModelError:
+        return None
+
+
+@cache
+def readable():
+    """Every config that is read, with its model."""
+    return [(config, model) for config in ALL_CONFIGS if (model := read(config))]
+
+
+def layout(model):
+    """All of a model but its names: equal layouts have equal parameters, cache, FLOPs and positions at every length."""
+    return replace(model, name="", family="", defaults_used=())
+
+
+def architectures(config):
+    return config.get("architectures", ["?"])[0]
+
+
+# --- exact or refused ---
+
+
+@pytest.mark.parametrize(
+    ("name", "table", "least"),
+    [("oracle", ORACLE, 54), ("more classes", MORE, 44), ("published style", PUBLISHED, 74)],
+)
+def test_each_config_is_exact_or_refused_by_name(name, table, least):
+    exact, refused = 0, []
+    for row in table:
+        model = read(row["config"])
+        if row["parameters"] is None:
+            continue  # transformers cannot build this class from its own defaults
+        if model is None:
+            refused.append(row["config"].get("model_type"))
+            continue
+        assert model.parameters == row["parameters"], architectures(row["config"])
+        if row["cache_elements_64_tokens"] is not None:
+            assert model.cache_bytes(64, 1) == row["cache_elements_64_tokens"], architectures(row["config"])
+        exact += 1
+    print(f"{name}: {exact} of {len(table)} exact; refused: {', '.join(refused) or 'none'}")
+    assert exact >= least
+
+
+def test_flops_of_the_oracle():
+    """2 FLOP a weight and position, the head at each, full attention; its counter misses routed experts."""
+    tokens, exact = 64, 0
+    for row in ORACLE:
+        model = read(row["config"])
+        if model is None or row["flops_64_tokens"] is None:
+            continue
+        if any(isinstance(mixer, ConstantState) for _, mixer in model.mixer_kinds):
+            continue  # their state is counted as a chunked implementation computes it
+        routed = sum(
+            count * block.feedforward.experts_per_token * block.feedforward.expert_weights
+            for count, block in model.blocks
+        )
+        linear = 2 * tokens * (model.block_matmul_weights - routed + model.head_weights)
+        attention = sum(count * mixer.fresh_pair_flops * tokens * tokens for count, mixer in model.mixer_kinds)
+        assert linear + attention == row["flops_64_tokens"], architectures(row["config"])
+        exact += 1
+    print(f"FLOPs of 64 tokens: {exact} exact")
+    assert exact >= 40
+
+
+@pytest.mark.parametrize("row", CATALOGUE, ids=lambda row: row["name"])
+def test_released_models_are_exact(row):
+    assert Model.from_config(language_model(row["config"])).parameters == row["parameters"]
+
+
+NOT_READ = {  # released models whose layout no row describes
+    "Qwen/Qwen3-VL-235B-A22B-Instruct", "Qwen/Qwen3-VL-2B-Instruct", "Qwen/Qwen3-VL-32B-Instruct",
+    "Qwen/Qwen3-VL-32B-Thinking", "Qwen/Qwen3-VL-4B-Instruct", "XiaomiMiMo/MiMo-7B-Base", "deepseek-ai/DeepSeek-V3.2",
+    "deepseek-ai/DeepSeek-V4-Pro", "meta-llama/Llama-4-Maverick-17B-128E-Instruct",
+    "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "nvidia/NVIDIA-Nemotron-3-Ultra-550B-A55B-BF16", "zai-org/GLM-5",
+    "zai-org/GLM-5.2", "zai-org/GLM-5.3",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("row", RELEASED, ids=lambda row: row["hub_id"])
+def test_the_other_released_files(row):
+    model = read(language_model(row["config"]))
+    assert (model is None) == (row["hub_id"] in NOT_READ)
+    if model is not None and row["parameters"] is not None:
+        assert model.parameters == row["parameters"]
+
+
+def test_the_families_that_the_table_must_hold():
+    needed = """
+    llama mistral mixtral qwen2 qwen2_moe qwen3 qwen3_moe qwen3_next qwen3_5_text qwen3_5_moe_text
+    gemma gemma2 gemma3_text phi phi3 phimoe deepseek_v2 deepseek_v3 kimi_k2 gpt_oss glm glm4 glm4_moe glm4_moe_lite
+    olmo olmo2 olmo3 olmoe cohere cohere2 cohere2_moe granite granitemoe granitemoehybrid smollm3 starcoder2
+    gpt2 gptj gpt_neox opt falcon bamba minimax_m2
+    """
+    read_families = {model.family for _, model in readable()}
+    assert set(needed.split()) <= read_families
+    print(f"{len(FAMILIES)} families in the table, {len(read_families)} held to a count")
+
+
+# --- keys left out ---
+
+
+def class_defaults():
+    """Per model_type the values that its class takes for absent keys, as the default configs have them."""
+    return {row["config"]["model_type"]: row["config"] for row in ORACLE + MORE}
+
+
+def changed_without_saying_so(config, model, key, defaults):
+    """Why the config without `key` is read as a wrong model; None if it is right."""
+    without = {name: value for name, value in config.items() if name != key}
+    try:
+        left = Model.from_config(without)
+    except LessonError:
+        return None
+    if layout(left) == layout(model):
+        return None
+    if left.family != model.family:
+        return f"read as {left.family}"
+    if key not in left.defaults_used:
+        return "another model, and the key is not in defaults_used"
+    if isinstance(config[key], list):
+        return None  # a rule of its class, by layer: held by the tests of windows and of whole configs
+    row = FAMILIES[model.family]
+    names = next((names for names in vars(row).values() if isinstance(names, str) and key in names.split("|")), key)
+    stated = defaults.get(config.get("model_type"), {})
+    for default in [
+        *(stated[name] for name in names.split("|") if name in stated),
+        None,
+    ]:  # null: derived, as heads are
+        try:
+            if layout(left) == layout(Model.from_config({**config, key: default})):
+                return None
+        except LessonError:
+            continue
+    return "not the class default"
+
+
+def test_no_key_of_a_default_config_can_be_lost_without_a_word():
+    lost = 0
+    for row in ORACLE + MORE:
+        model = read(row["config"])
+        for key in row["config"] if model else ():
+            without = {name: value for name, value in row["config"].items() if name != key}
+            try:
+                left = Model.from_config(without)
+            except LessonError:
+                continue
+            assert layout(left) == layout(model), (row["config"]["model_type"], key)
+            lost += 1
+    print(f"{lost} configs with one key less are the same model")
+
+
+def test_a_lost_key_is_the_same_model_an_error_or_the_class_default():
+    defaults, wrong, tried = class_defaults(), [], 0
+    for config, model in readable():
+        for key in config:
+            tried += 1
+            reason = changed_without_saying_so(config, model, key, defaults)
+            if reason:
+                wrong.append((config.get("model_type"), key, reason))
+    print(f"{tried} single keys left out")
+    assert not wrong
+
+
+def test_the_default_used_is_named_and_can_be_seen():
+    config = {"model_type": "mistral", "hidden_size": 4096, "num_attention_heads": 32}
+    model = Model.from_config(config)
+    assert "sliding_window" in model.defaults_used
+    assert "hidden_size" not in model.defaults_used
+    assert [mixer.window for _, mixer in model.mixer_kinds] == [4096]
+    assert Model.from_config({**config, "sliding_window": None}).mixer_kinds[0][1].window is None
+
+
+# --- which family ---
+
+LLAMA = next(row["config"] for row in CATALOGUE if row["name"] == "llama-3.2-1b")
+
+
+def test_model_type_outranks_architectures():
+    assert Model.from_config({**LLAMA, "architectures": ["Qwen2ForCausalLM"]}).family == "llama"
+    qwen = next(row["config"] for row in CATALOGUE if row["name"] == "qwen2.5-7b")
+    assert layout(Model.from_config({**qwen, "architectures": ["LlamaForCausalLM"]})) == layout(Model.from_config(qwen))
+
+
+def test_without_model_type_no_default_is_taken():
+    full = {**LLAMA, "attention_bias": False, "mlp_bias": False}
+    del full["model_type"]
+    assert layout(Model.from_config(full)) == layout(Model.from_config(LLAMA))
+    del full["num_key_value_heads"]
+    with pytest.raises(UnsupportedModelError, match="num_key_value_heads"):
+        Model.from_config(full)
+
+
+def test_like_reads_a_new_model_of_a_known_layout():
+    new = {**LLAMA, "model_type": "brand_new", "architectures": ["BrandNewForCausalLM"]}
+    with pytest.raises(UnsupportedModelError, match='like="llama"'):
+        Model.from_config(new)
+    assert layout(Model.from_config(new, like="llama")) == layout(Model.from_config(LLAMA))
+    with pytest.raises(UnsupportedModelError, match="num_experts"):
+        Model.from_config({**new, "num_experts": 8}, like="llama")
+    for like in ("lama", 5, [], ""):
+        with pytest.raises(UnsupportedModelError, match="no family"):
+            Model.from_config(new, like=like)
+    with pytest.raises(UnsupportedModelError, match="layout of its own"):
+        Model.from_config(next(row["config"] for row in CATALOGUE if row["name"] == "qwen3-8b"), like="llama")
+
+
+@pytest.mark.parametrize("model_type", ["bert", "roberta", "bart", "t5", "whisper", "electra", "xlm-roberta", "marian"])
+@pytest.mark.parametrize("options", [{}, {"like": "llama"}])
+def test_encoders_are_refused_by_name(model_type, options):
+    with pytest.raises(UnsupportedModelError, match=f"{model_type}.* encoder"):
+        Model.from_config({**LLAMA, "model_type": model_type, "is_decoder": True}, **options)
+    with pytest.raises(UnsupportedModelError, match="encoder"):
+        Model.from_config({**LLAMA, "is_encoder_decoder": True}, **options)
+
+
+@pytest.mark.parametrize("model_type", ["llama4_text", "deepseek_v32", "glm_moe_dsa", "gemma3n_text", "nemotron_h"])
+def test_irregular_architectures_are_refused_with_the_reason(model_type):
+    for options in ({}, {"like": "llama"}):
+        with pytest.raises(UnsupportedModelError, match=f"{model_type}.* is not read: "):
+            Model.from_config({**LLAMA, "model_type": model_type}, **options)
+
+
+def test_a_wrapper_says_where_its_language_model_is():
+    wrappers = [row["config"] for row in RELEASED if "text_config" in row["config"]]
+    assert len(wrappers) >= 9
+    for wrapper in wrappers:
+        for options in ({}, {"like": "llama"}):
+            with pytest.raises(UnsupportedModelError, match=r"pass config\['text_config'\]"):
+                Model.from_config(wrapper, **options)
+
+
+def test_a_causal_model_with_a_text_config_is_read_where_both_levels_agree():
+    config = next(row["config"] for row in ORACLE if row["config"]["model_type"] == "qwen3_5")
+    assert Model.from_config(config).family == "qwen3_5_text"
+    with pytest.raises(UnsupportedModelError, match="tie_word_embeddings"):
+        Model.from_config({**config, "tie_word_embeddings": True})
+    fuyu = next(row["config"] for row in MORE if row["config"]["model_type"] == "fuyu")
+    with pytest.raises(UnsupportedModelError, match="text_config"):
+        Model.from_config(fuyu)  # image weights of its own
+
+
+# --- keys that are set and not read ---
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("num_experts", 8), ("num_local_experts", 8), ("kv_lora_rank", 512), ("sliding_window", 4096),
+        ("layer_types", ["full_attention"] * 16), ("linear_num_key_heads", 16), ("mamba_d_state", 128),
+        ("conv_L_cache", 3), ("index_topk", 2048),
+        ("hc_mult", 4), ("altup_num_inputs", 4), ("num_kv_shared_layers", 2), ("add_cross_attention", True),
+        ("moe_intermediate_size", 512), ("hidden_size_per_layer_input", 256), ("use_qk_norm", True), ("qkv_bias", True),
+        ("vision_config", {"depth": 2}), ("v_head_dim", 128), ("pruned_heads", {"0": [1]}), ("n_embd", 1024),
+    ],
+)  # fmt: skip
+def test_a_structural_key_that_is_not_read_is_an_error(key, value):
+    with pytest.raises(UnsupportedModelError, match=key):
+        Model.from_config({**LLAMA, key: value})
+
+
+def test_unset_keys_and_second_names_are_no_error():
+    plain = layout(Model.from_config(LLAMA))
+    for key in ("num_experts", "kv_lora_rank", "sliding_window", "use_sliding_window"):
+        for value in (None, False, 0, []):
+            assert layout(Model.from_config({**LLAMA, key: value})) == plain
+    assert layout(Model.from_config({**LLAMA, "n_embd": LLAMA["hidden_size"], "torch_dtype": "float16"})) == plain
+
+
+def test_layer_types_win_and_must_fit():
+    config = next(row["config"] for row in CATALOGUE if row["name"] == "gpt-oss-20b")
+    layers = config["num_hidden_layers"]
+    full = Model.from_config({**config, "layer_types": ["full_attention"] * layers})
+    assert [(count, mixer.window) for count, mixer in full.mixer_kinds] == [(layers, None)]
+    with pytest.raises(InvalidInputError, match=f"list of {layers} words"):
+        Model.from_config({**config, "layer_types": config["layer_types"][:-1]})
+    with pytest.raises(UnsupportedModelError, match="chunked_attention"):
+        Model.from_config({**config, "layer_types": ["chunked_attention"] * layers})
+    with pytest.raises(UnsupportedModelError, match="sliding_window"):
+        Model.from_config({**config, "sliding_window": None})
+
+
+def test_windows_of_the_families():
+    def windows(**config):
+        return {mixer.window: count for count, mixer in Model.from_config(config).mixer_kinds}
+
+    qwen = {"num_hidden_layers": 24, "sliding_window": 1000, "max_window_layers": 20}
+    assert windows(model_type="qwen2", **qwen, use_sliding_window=False) == {None: 24}
+    assert windows(model_type="qwen2", **qwen, use_sliding_window=True) == {None: 20, 1000: 4}
+    assert windows(model_type="gemma2", num_hidden_layers=27) == {4096: 14, None: 13}  # sliding first
+    assert windows(model_type="gemma3_text", num_hidden_layers=34, sliding_window=1024) == {1024: 29, None: 5}
+    assert windows(model_type="cohere2", num_hidden_layers=32) == {4096: 24, None: 8}
+    assert windows(model_type="cohere2", num_hidden_layers=32, sliding_window_pattern=2) == {4096: 16, None: 16}
+    assert windows(model_type="exaone4", num_hidden_layers=64, sliding_window_pattern="LLLG") == {4096: 48, None: 16}
+    assert windows(model_type="olmo3", num_hidden_layers=32) == {4096: 24, None: 8}
+    assert windows(model_type="phi3") == {None: 32}
+
+
+# --- values that cannot be meant ---
+
+
+@pytest.mark.parametrize("config", [None, [], "llama", 3, {1: 2}, [LLAMA]])
+def test_a_config_that_is_no_object(config):
+    with pytest.raises(InvalidInputError, match=r"config is a .*expected the parsed object of a config\.json"):
+        read_config_as_model(Model, config)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("hidden_size", "2048"), ("hidden_size", -1), ("hidden_size", 0), ("hidden_size", 2048.5),
+        ("hidden_size", True), ("hidden_size", float("nan")), ("hidden_size", float("inf")), ("hidden_size", [2048]),
+        ("num_hidden_layers", 0), ("num_hidden_layers", 10**9), ("num_attention_heads", 7),
+        ("num_key_value_heads", 64), ("num_key_value_heads", 3), ("vocab_size", "many"), ("vocab_size", 10**12),
+        ("tie_word_embeddings", "yes"), ("tie_word_embeddings", None),
+        ("max_position_embeddings", 0), ("attention_bias", 1), ("intermediate_size", {}),
+    ],
+)  # fmt: skip
+def test_a_wrong_value_names_key_value_and_what_was_expected(key, value):
+    with pytest.raises(InvalidInputError, match=rf"'(num_attention_heads|{key})'.*expected "):
+        Model.from_config({**LLAMA, "head_dim": None, key: value})
+
+
+def test_contradictions_are_errors():
+    mixtral = next(row["config"] for row in CATALOGUE if row["name"] == "mixtral-8x7b")
+    with pytest.raises(InvalidInputError, match="num_experts_per_tok"):
+        Model.from_config({**mixtral, "num_experts_per_tok": 9})
+    with pytest.raises(InvalidInputError, match=r"num_experts.*num_local_experts"):
+        Model.from_config({**mixtral, "num_experts": 16})
+    with pytest.raises(UnsupportedModelError, match="num_local_experts"):
+        Model.from_config({**mixtral, "num_local_experts": None})
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
+    | st.sampled_from([0, 1, -1, 2, 3, 7, 64, 10**6, 10**12, "auto", "full_attention", "sliding_attention", "dense"]),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)  # fmt: skip
+SOME_KEYS = sorted({key for config in ALL_CONFIGS for key in config})
+
+
+@settings(max_examples=500)
+@given(data=st.data())
+def test_no_value_raises_anything_but_our_errors(data):
+    config = dict(data.draw(st.sampled_from(ALL_CONFIGS)))
+    for _ in range(data.draw(st.integers(1, 3))):
+        key = data.draw(st.sampled_from(sorted(config)) | st.sampled_from(SOME_KEYS))
+        config[key] = data.draw(values)
+    try:
+        model = Model.from_config(config)
+    except LessonError:
+        return
+    assert model.parameters > 0
+
+
+def test_deep_nesting_and_endless_numbers_are_no_crash():
+    with pytest.raises(InvalidInputError, match="hidden_size"):
+        Model.from_config({**LLAMA, "hidden_size": 10**5000})
+    deep = []
+    for _ in range(100_000):
+        deep = [deep]
+    for key in ("hidden_size", "layer_types", "text_config", "num_experts", "model_type"):
+        with pytest.raises(LessonError):
+            Model.from_config({**LLAMA, key: deep})
+
+
+def test_every_row_is_read_whole():
+    """No row names a rule or a kind that the reader does not have: reading its class defaults builds each part."""
+    for name, family in FAMILIES.items():
+        if "vocab_size" not in family.defaults:
+            continue  # kimi_k2: its class and so its defaults are not known
+        stated = {"num_experts_per_tok": 2, "n_routed_experts": 8} if name in ("deepseek_v2", "dots1") else {}
+        if name == "lfm2_moe":
+            stated = {"layer_types": ["conv"] * 30 + ["full_attention"] * 2}
+        model = Model.from_config({"model_type": name, **stated})
+        assert model.family == name
+        assert model.parameters > 0
