@@ -58,15 +58,6 @@ def test_links_lead_somewhere(page):
         assert (ROOT / target.partition("#")[0]).exists(), target
 
 
-def test_the_readme_computes_what_it_says():
-    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.DOTALL)
-    *lines, last = block.strip().splitlines()
-    expression, _, stated = last.partition("  # ")
-    names: dict[str, object] = {}
-    exec("\n".join(lines), names)
-    assert f"{eval(expression, names):.5f}" == stated
-
-
 # What a Python must be
 
 
