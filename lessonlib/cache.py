@@ -11,7 +11,7 @@ fill; it removes what was reserved and never used, and does not change the bytes
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,11 +20,34 @@ import numpy as np
 from lessonlib.deployment import Deployment
 from lessonlib.errors import InvalidInputError, require_count, shown
 from lessonlib.folded import LayerKind, ScalarNamespace
-from lessonlib.request import Request, request_cost
+from lessonlib.request import Request, RequestCost, request_cost
 from lessonlib.roofline import communication_seconds, roofline
 from lessonlib.work import linear_work, span_sum
 
 MOST_TOKENS = 2**53
+
+
+def _numbers(owner: str, name: str, value: Any) -> Any:
+    """A number or an array-like of numbers as an array of float64; InvalidInputError for anything else."""
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        array = np.asarray(None)
+    if array.dtype.kind not in "iuf":
+        raise InvalidInputError(f"{owner}: {name} is {shown(value)}; expected a number, or an array of them.")
+    return array.astype(np.float64)
+
+
+def _one_request(owner: str, deployment: Deployment, request: Request, batch: Any = 1) -> RequestCost:
+    """The cost of one request whose steps emit a token each; refuses arrays, speculation, and what does not fit."""
+    cost = request_cost(deployment, request, batch)
+    if cost.refused is not None:
+        raise InvalidInputError(f"{owner}: the request or the batch has arrays; give one request and one batch.")
+    if deployment.speculation is not None:
+        raise InvalidInputError(
+            f"{owner}: the deployment has speculation; expected None, as a step here emits one token."
+        )
+    return cost
 
 
 @dataclass(frozen=True)
@@ -39,9 +62,10 @@ class KindBytes:
 def cache_by_kind(deployment: Deployment, tokens: Any) -> tuple[KindBytes, ...]:
     """Bytes of cache and constant state of one sequence by kind of layer, at `tokens` held (a number or an array).
 
-    All devices together. The sum over kinds is `deployment.sequence_bytes(tokens)`.
+    All devices together. The sum over kinds is `deployment.sequence_bytes(tokens)`, a draft model's share apart.
+    Positions are not looked at: what a layer would hold, whether or not the model was trained that far.
     """
-    held = np.asarray(tokens, dtype=np.float64)
+    held = _numbers("cache_by_kind", "tokens", tokens)
     if not np.all(np.isfinite(held) & (held >= 0)):
         raise InvalidInputError(f"cache_by_kind: tokens is {shown(tokens)}; expected numbers of at least 0.")
     found = []
@@ -74,6 +98,8 @@ def _seconds_of_span(deployment: Deployment, kind: LayerKind, span: Any) -> Any:
 
 def steady_attention_seconds(deployment: Deployment, request: Request) -> float:
     """Seconds that one sequence's attention adds to a decode step, on average over its answer. 0 without a step."""
+    if request.is_array:
+        raise InvalidInputError("steady_attention_seconds: the request has arrays; give one request.")
     steps = request.output - 1
     if not steps:
         return 0.0
@@ -99,13 +125,14 @@ def step_parts(
     """The step that emits output token `position` + 1, for position = 1 .. n_out - 1 (a number or an array).
 
     `together`: all sequences of the batch started at once. Otherwise a steady state: the neighbours are spread evenly
-    over the answer, and cost their mean. Raises InvalidInputError for a position outside the answer.
+    over the answer, and cost their mean. Raises InvalidInputError for a position outside the answer, DoesNotFitError
+    for a batch that does not fit: each at its end if `together`, at the mean of its answer otherwise.
     """
+    _one_request("step_parts", deployment, request)
     batch = require_count("step_parts", "batch", batch)
-    if request.is_array:
-        raise InvalidInputError("step_parts: the request has arrays; give one request and an array of positions.")
+    deployment.require_fit(request.prompt + (request.output if together else (request.output + 1) // 2), batch)
     steps = request.output - 1
-    k = np.asarray(position, dtype=np.float64)
+    k = _numbers("step_parts", "position", position)
     if not np.all((k >= 1) & (k <= steps) & (k == np.floor(k))):
         raise InvalidInputError(
             f"step_parts: position is {shown(position)}; expected whole numbers from 1 to {steps:,}, its steps."
@@ -122,7 +149,7 @@ def step_parts(
 def span_where_cache_passes_weights(deployment: Deployment, batch: int = 1) -> int | None:
     """The first span at which a step moves more bytes of cache and state than of weights; None when it never does.
 
-    3,579 tokens for Llama-3.1-8B at batch 32; 114,516 at batch 1.
+    3,579 tokens for Llama-3.1-8B at batch 32; 114,517 at batch 1. A span counts the step's own token.
     """
     batch = require_count("span_where_cache_passes_weights", "batch", batch)
     weights = linear_work(deployment.folded, float(batch), float(batch)).bytes
@@ -153,15 +180,13 @@ class AnswerTraffic:
 
 def answer_traffic(deployment: Deployment, request: Request, batch: int = 1) -> AnswerTraffic:
     """Cache reads of all decode steps. `flat` and `end` are the two wrong sums that the triangle is taken for."""
-    cost = request_cost(deployment, request, batch)
-    if cost.refused is not None:
-        raise InvalidInputError("answer_traffic: the request has arrays; give one request.")
+    cost = _one_request("answer_traffic", deployment, request, batch)
     steps = request.output - 1
 
     def rectangle(context: float) -> float:
         kinds = deployment.folded.kinds
         reads = (context if k.window is None else min(context, k.window - 1.0) for k in kinds)
-        return batch * steps * sum(k.cache_bytes * read for k, read in zip(kinds, reads, strict=True))
+        return cost.batch * steps * sum(k.cache_bytes * read for k, read in zip(kinds, reads, strict=True))
 
     last = float(request.prompt + steps - 1)  # tokens that the last step finds cached
     return AnswerTraffic(cost.decode.cache_read, rectangle(float(request.prompt)), rectangle(last) if steps else 0.0)
@@ -198,6 +223,8 @@ def paging(lengths: Sequence[int], maximum: int, block: int = 16, prefix: int = 
     """
     maximum, block = require_count("paging", "maximum", maximum), require_count("paging", "block", block)
     prefix = require_count("paging", "prefix", prefix, 0)
+    if not isinstance(lengths, Iterable):
+        raise InvalidInputError(f"paging: lengths is {shown(lengths)}; expected the lengths of all sequences, a list.")
     counts = [require_count("paging", f"length {i}", length) for i, length in enumerate(lengths)]
     if not counts:
         raise InvalidInputError("paging: lengths is empty; expected at least one sequence.")
