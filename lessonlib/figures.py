@@ -230,7 +230,7 @@ def time_shares(costs: Mapping[str, RequestCost], title: str) -> Figure:
     `costs`: label to cost. Labels that begin alike up to a comma stand together as a group.
     """
     figure, axes = new_figure(title, height=1.5 + 0.36 * len(costs))
-    parts = (("prefill", PREFILL), ("decode: linear layers (weights)", WEIGHTS), ("decode: attention (cache)", CACHE))
+    parts = (("prefill", PREFILL), ("decode: linear layers", WEIGHTS), ("decode: attention", CACHE))
     row, rows, group = 0.0, [], ""
     for label, cost in costs.items():
         row += 1.4 if group and label.split(",")[0] != group else 1.0
@@ -246,7 +246,7 @@ def time_shares(costs: Mapping[str, RequestCost], title: str) -> Figure:
                     left + share / 2, row, f"{share:.0f} %", color="white", ha="center", va="center", weight="bold"
                 )
             left += share
-    for x, (name, _), ink in zip((0, 14, 62), parts, (PREFILL_INK, WEIGHTS, CACHE_INK), strict=True):
+    for x, (name, _), ink in zip((0, 16, 56), parts, (PREFILL_INK, WEIGHTS, CACHE_INK), strict=True):
         axes.text(x, 0.25, name, color=ink, va="bottom", weight="bold")
     axes.set_yticks(rows, list(costs), color=INK)
     axes.set(xlim=(0, 100), ylim=(row + 0.6, 0.0), xlabel="share of the GPU clock, % (linear scale)")

@@ -23,7 +23,7 @@ from lessonlib.units import format_bytes, format_percent, format_seconds
 
 START = {"model": "llama-3.1-8b", "accelerator": "h100-sxm", "prompt": 1024, "output": 128, "batch": 1}
 MOST = {"prompt": 131_072, "output": 65_536, "batch": 1024}
-UNITS = {"prompt": "tokens", "output": "tokens", "batch": "requests"}
+UNITS = {"prompt": "token", "output": "token", "batch": "request"}
 LESSON_STEPS = {"prompt": (208, 122_317), "output": (440, 792, 12_800), "batch": (33, 370)}  # beside powers of two
 
 # The picture, in its own units; it is scaled to the page. The plane runs from 1 token to these powers of ten.
@@ -83,16 +83,16 @@ def view(model: str, accelerator: str, prompt: int, output: int, batch: int) -> 
 
 
 def _table(shown: dict[str, str]) -> str:
-    cells = [
-        f'<th scope="row" style="text-align:left;font-weight:normal;padding:1px 10px 1px 0">{escape(name)}</th>'
-        f'<td style="text-align:right;padding:1px 28px 1px 0"><b>{escape(value)}</b></td>'
+    """Two tables side by side where the page is wide enough, one above the other where it is not."""
+    rows = [
+        f'<tr><th scope="row" style="text-align:left;font-weight:normal;padding:1px 10px 1px 0">{escape(name)}</th>'
+        f'<td style="text-align:right"><b>{escape(value)}</b></td></tr>'
         for name, value in shown.items()
     ]
-    half = -(-len(cells) // 2)
-    rows = ("<tr>" + "".join(cells[row::half]) + "</tr>" for row in range(half))
-    return (
-        f'<table style="border-collapse:collapse;font-size:14px;color:{INK};white-space:nowrap">{"".join(rows)}</table>'
-    )
+    half = -(-len(rows) // 2)
+    style = f"border-collapse:collapse;font-size:14px;color:{INK};white-space:nowrap"
+    tables = (f'<table style="{style}">{"".join(part)}</table>' for part in (rows[:half], rows[half:]))
+    return f'<div style="display:flex;flex-wrap:wrap;gap:0 28px;align-items:flex-start">{"".join(tables)}</div>'
 
 
 def _across(tokens: float) -> float:
@@ -159,7 +159,8 @@ def _plane(cost: RequestCost) -> str:
         workload = load_workload(name)
         x, y = _across(workload.prompt - workload.cached), _up(workload.output)
         drawn.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="#fff" stroke="{QUIET}"/>')
-        drawn.append(_text(x + 8, y - 7, workload.label.split(", ")[-1], QUIET))
+        side, anchor = (-8, "end") if workload.cached else (8, "start")  # clear of the line of batch 1
+        drawn.append(_text(x + side, y - 7, workload.label.split(", ")[-1], QUIET, anchor))
     x, y = _across(cost.request.prompt), _up(cost.request.output)
     drawn.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="7" fill="{MEASURED}" stroke="#fff" stroke-width="2"/>')
     side, anchor = (-12, "end") if x > LEFT + 110 else (12, "start")
@@ -200,17 +201,23 @@ class RequestExplorer(ipywidgets.VBox):
             "accelerator": ipywidgets.Dropdown(options=accelerators, description="accelerator", **wide),
         } | {
             name: ipywidgets.SelectionSlider(
-                options=[(f"{step:,} {unit}", step) for step in steps(name)], description=name, **wide
+                options=[(f"{step:,} {unit}{'' if step == 1 else 's'}", step) for step in steps(name)],
+                description=name,
+                **wide,
             )
             for name, unit in UNITS.items()
         }
         self.reset_button = ipywidgets.Button(description="Reset", tooltip="back to chat, alone on an H100")
-        self.shown = ipywidgets.HTML()
+        self.shown = ipywidgets.HTML(layout=ipywidgets.Layout(width="100%", max_width=f"{WIDTH + 20}px"))
         self.reset()
         for control in self.controls.values():
             control.observe(self._show, "value")
         self.reset_button.on_click(self.reset)
         super().__init__([*self.controls.values(), self.reset_button, self.shown])
+
+    def __repr__(self) -> str:
+        """What a page shows that has no sliders: a notebook not trusted yet, GitHub, an export."""
+        return "Run this cell to get the sliders. What stands beneath shows the same numbers without them."
 
     def reset(self, _: Any = None) -> None:
         """Set every control to where it starts."""
