@@ -144,10 +144,10 @@ WIDTHS = st.sampled_from([16, 48, 256])
 
 
 def grouped_query(width):
-    def build(kv_heads, group, head_dim, value_dim, window, gate):
+    def build(heads, kv_heads, head_dim, value_dim, window, gate):
         return GroupedQueryAttention(
             width=width,
-            heads=kv_heads * group,
+            heads=heads,
             kv_heads=kv_heads,
             head_dim=head_dim,
             value_dim=value_dim,
@@ -158,8 +158,8 @@ def grouped_query(width):
 
     return st.builds(
         build,
-        st.sampled_from([1, 2, 4]),
-        st.sampled_from([2, 4, 8]),
+        st.sampled_from([8, 64]),  # divided over up to eight devices
+        st.sampled_from([1, 2, 4, 8]),
         st.sampled_from([8, 64]),
         st.sampled_from([None, 16]),
         st.sampled_from([None, None, 1, 2, 7, 40, 128, 10_000]),
