@@ -893,7 +893,7 @@ EXERCISES: tuple[Exercise, ...] = (
         },
         right="d",
         because={
-            "a": "Prefill is {prefill:.3f} % of its GPU clock. {prefix:.4f} times as fast is all that a prefix cache can do.",
+            "a": "Prefill is {prefill:.3f} % of its GPU clock. A prefix cache makes it {prefix:.4f} times as fast.",
             "b": "Decode waits for memory, not for FLOPs: {peak:.4f} times as fast.",
             "c": "{int4:.2f} times as fast: weights are only {weights:.0f} % of the time, and the room they leave "
             "holds a few more requests.",
