@@ -54,7 +54,7 @@ def is_number(value: Any) -> bool:
         return False
     try:
         return math.isfinite(value)
-    except OverflowError:
+    except (OverflowError, TypeError):  # too large for a float; a span of time, which NumPy counts among the integers
         return False
 
 
