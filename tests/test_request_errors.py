@@ -1,0 +1,284 @@
+"""What cannot be meant is refused, by an error that names the thing, the value, what was expected and what to do."""
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+from helpers import deepseek_v3, device, gqa_model, h100, llama, server
+
+from lessonlib.accelerator import Accelerator
+from lessonlib.deployment import Deployment, Efficiency, Speculation
+from lessonlib.errors import DoesNotFitError, InvalidInputError, LessonError, UnknownNameError
+from lessonlib.feedforward import MixtureOfExperts
+from lessonlib.model import Block, Model
+from lessonlib.precision import Precision
+from lessonlib.request import MOST_TOKENS, Request, request_cost
+from lessonlib.roofline import pass_cost
+
+HUGE = 10**400
+NOT_NUMBERS = [math.nan, math.inf, -math.inf, "12", "", None, True, False, b"1", [], {}, object(), 1j, HUGE]
+NOT_COUNTS = [0, -1, -(2**70), 0.5, 1.5, Fraction(1, 2), *NOT_NUMBERS]
+
+
+def refusal(call, kind=InvalidInputError):
+    """The message of the error that `call` raises; every one is a ValueError, so one `except` catches all."""
+    with pytest.raises(kind) as caught:
+        call()
+    assert isinstance(caught.value, LessonError) and isinstance(caught.value, ValueError)
+    message = str(caught.value)
+    assert len(message) < 1000 and message.endswith(".")
+    return message
+
+
+@pytest.mark.parametrize("wrong", NOT_COUNTS, ids=lambda value: repr(value)[:20])
+@pytest.mark.parametrize("name", ["prompt", "output", "cached"])
+def test_a_request_takes_whole_numbers(name, wrong):
+    if name == "cached" and (wrong == 0 and not isinstance(wrong, bool)):
+        assert Request(5, 5, wrong).cached == 0
+    elif wrong == [] and isinstance(wrong, list):
+        assert Request(**{"prompt": 5, "output": 5, name: wrong}).is_array  # no requests, and no error
+    else:
+        message = refusal(lambda: Request(**{"prompt": 5, "output": 5, name: wrong}))
+        assert name in message and "expected" in message and "whole number" in message
+        if isinstance(wrong, int | float | str) and wrong is not HUGE:
+            assert repr(wrong) in message or "an array" in message
+
+
+@pytest.mark.parametrize("wrong", [value for value in NOT_COUNTS if value is not HUGE], ids=lambda v: repr(v)[:20])
+def test_a_batch_is_a_whole_number_of_at_least_one(wrong):
+    for request in (Request(5, 5), Request([5, 6], 5)):
+        if isinstance(wrong, list):
+            continue  # an empty array of batches is no error where it broadcasts
+        message = refusal(lambda request=request: request_cost(server(), request, wrong))
+        assert "batch" in message and "expected a whole number of at least 1" in message
+
+
+def test_a_value_is_quoted_and_cut_where_it_is_long():
+    assert "prompt is -3;" in refusal(lambda: Request(-3, 5))
+    assert "output is 'many';" in refusal(lambda: Request(5, "many"))
+    assert "(401 characters)" in refusal(lambda: Request(HUGE, 5))
+    assert "int too long to print" in refusal(lambda: Request(10**5000, 5))
+
+
+def test_a_count_is_one_that_a_float_holds_exactly():
+    assert Request(MOST_TOKENS, 1).prompt == 2**53
+    assert "at most 2**53" in refusal(lambda: Request(MOST_TOKENS + 1, 1))
+
+
+def test_cached_is_less_than_the_prompt():
+    assert Request(10, 1, 9).cached == 9
+    for cached in (10, 11, 10**9):
+        message = refusal(lambda cached=cached: Request(10, 1, cached))
+        assert f"cached is {cached:,} but the prompt has 10 tokens" in message and "at most prompt - 1" in message
+
+
+def test_the_model_s_positions_are_the_limit_of_prompt_and_output_together():
+    limit = llama().max_positions
+    for prompt in (1, 1000, limit - 1):
+        assert request_cost(server(), Request(prompt, limit - prompt)).seconds > 0
+        message = refusal(lambda prompt=prompt: request_cost(server(), Request(prompt, limit - prompt + 1)))
+        assert "131,073 tokens, but llama-3.1-8b has 131,072 positions; shorten one of them" in message
+    unlimited = server(gqa_model(), device())
+    assert request_cost(unlimited, Request(10_000_000, 10_000_000)).seconds > 0
+
+
+def test_arguments_of_the_wrong_kind():
+    for wrong in (None, 5, "server", Request(1, 1)):
+        assert "a Deployment was expected" in refusal(lambda wrong=wrong: request_cost(wrong, Request(1, 1)))
+    for wrong in (None, (128, 12_800), {"prompt": 1}):
+        assert "a Request was expected" in refusal(lambda wrong=wrong: request_cost(server(), wrong))
+
+
+@pytest.mark.parametrize("name, least", [("new", 1), ("cached", 0), ("batch", 1), ("logits", 0)])
+def test_a_pass_takes_whole_numbers(name, least):
+    for wrong in (least - 1, 1.5, math.nan, "3", None, True, HUGE, [1]):
+        message = refusal(lambda wrong=wrong: pass_cost(server(), **({"new": 1} | {name: wrong})))
+        assert f"pass_cost: {name} is" in message and f"at least {least}" in message
+
+
+# The device
+
+
+def test_a_dtype_without_a_peak():
+    for dtype in ("fp32", "fp4", "int4"):
+        message = refusal(lambda dtype=dtype: server(dtype=Precision("bf16", compute=dtype)), UnknownNameError)
+        assert f"'h100-sxm' has no {dtype} peak; it has" in message and "bf16" in message and "Choose one" in message
+
+
+def test_no_link_figure():
+    alone = Accelerator(name="alone", memory=1e12, bandwidth=1e12, peaks={"bf16": 1e14})
+    assert server(accelerator=alone).devices == 1
+    message = refusal(lambda: server(accelerator=alone, devices=2))
+    assert "'alone' has no link figure" in message and "devices=1" in message and "link in byte/s" in message
+
+
+def test_heads_that_do_not_divide():
+    message = refusal(lambda: server(devices=5))
+    assert "32 heads cannot be divided over 5 devices; take a number of devices that divides 32" in message
+
+
+@pytest.mark.parametrize("name", ["memory", "bandwidth", "link", "peaks"])
+@pytest.mark.parametrize("wrong", [0, -1.0, math.nan, math.inf, "80", True, HUGE])
+def test_a_device_has_finite_positive_rates(name, wrong):
+    value = {"bf16": wrong} if name == "peaks" else wrong
+    message = refusal(lambda: device(**{name: value}))
+    assert "'hypothetical'" in message and name.rstrip("s") in message and "expected a finite number" in message
+
+
+def test_a_device_has_peaks():
+    for wrong in ({}, None, 989e12, "bf16"):
+        assert "expected a dict such as" in refusal(lambda wrong=wrong: device(peaks=wrong))
+
+
+@pytest.mark.parametrize("wrong", [0, -0.1, 1.01, 50, math.nan, "half", None, True])
+def test_fractions(wrong):
+    for name in ("mfu", "mbu"):
+        message = refusal(lambda name=name: Efficiency(**{name: wrong}))
+        assert f"Efficiency: {name} is" in message and "more than 0 and at most 1" in message
+    assert "memory_fraction" in refusal(lambda: server(memory_fraction=wrong))
+    if wrong != 0 or isinstance(wrong, bool):
+        assert "from 0 to 1" in refusal(lambda: Speculation(3, wrong))
+
+
+@pytest.mark.parametrize("wrong", [-1e-9, math.nan, math.inf, "2 ms", None, True])
+def test_seconds_that_are_added(wrong):
+    for name in ("overhead", "all_reduce_latency"):
+        message = refusal(lambda name=name: Efficiency(**{name: wrong}))
+        assert name in message and "finite number of seconds, zero or more" in message
+
+
+@pytest.mark.parametrize("name", ["devices", "prefill_chunk"])
+@pytest.mark.parametrize("wrong", [0, -1, 1.5, math.nan, "2", True, HUGE])
+def test_counts_of_a_deployment(name, wrong):
+    message = refusal(lambda: server(**{name: wrong}))
+    assert f"Deployment: {name} is" in message and "whole number of at least 1" in message
+
+
+def test_parts_of_a_deployment_of_the_wrong_kind():
+    parts = {"model": llama(), "accelerator": h100(), "precision": Precision(), "efficiency": Efficiency()}
+    for name, value in parts.items():
+        for wrong in ("llama-3.1-8b", None, 3):
+            message = refusal(lambda name=name, wrong=wrong: Deployment(**(parts | {name: wrong})))
+            assert f"{name} is {wrong!r}; expected a {type(value).__name__}, such as" in message
+    assert "expected a Speculation or None" in refusal(lambda: server(speculation=4))
+    assert "expected a Model, or None" in refusal(lambda: Speculation(3, 0.5, "draft"))
+
+
+def test_a_dtype_that_is_not_known():
+    for part in ("blocks", "experts", "head", "embedding", "other", "cache"):
+        message = refusal(lambda part=part: Precision(**{part: "int3"}), UnknownNameError)
+        assert f"{part} has dtype 'int3'" in message and "expected one of fp32" in message
+    for wrong in (16, ["bf16"], True):
+        refusal(lambda wrong=wrong: Precision(wrong), UnknownNameError)
+
+
+def test_too_many_chunks_are_refused():
+    deployment = server(gqa_model(), device(), prefill_chunk=1)
+    message = refusal(lambda: request_cost(deployment, Request(10**6, 1)))
+    assert "more than 100,000 prefill chunks" in message and "larger prefill_chunk" in message
+
+
+# Models put together by hand
+
+
+def test_sizes_of_parts_are_whole_numbers():
+    for name in ("width", "heads", "kv_heads", "head_dim", "window"):
+        for wrong in (0, -1, 1.5, "8", math.nan, True):
+            assert f"{name} is" in refusal(lambda name=name, wrong=wrong: gqa_model(**{name: wrong}))
+    assert "heads must be a multiple of kv_heads" in refusal(lambda: gqa_model(heads=8, kv_heads=3))
+    experts = {"width": 8, "experts": 4, "experts_per_token": 5, "expert_inner": 8}
+    assert "cannot use more experts than there are" in refusal(lambda: MixtureOfExperts(**experts))
+    assert "expected True or False" in refusal(lambda: MixtureOfExperts(**experts | {"gated": 1}))
+
+
+def test_a_model_is_of_blocks_that_agree():
+    block = gqa_model().blocks[0][1]
+    assert "they must agree" in refusal(lambda: Model(name="toy", width=63, vocabulary=2, blocks=((1, block),)))
+    assert "it has no blocks" in refusal(lambda: Model(name="toy", width=64, vocabulary=2, blocks=()))
+    assert "neither a mixer nor a feed-forward" in refusal(lambda: Block(None, None))
+
+
+@pytest.mark.parametrize("wrong", [-1, math.nan, math.inf, [1, -2]])
+def test_cache_bytes_of_tokens_that_cannot_be(wrong):
+    assert "tokens is" in refusal(lambda: llama().cache_bytes(wrong))
+
+
+# What does not fit
+
+
+def test_what_does_not_fit_is_said_with_its_remedies():
+    with pytest.raises(DoesNotFitError) as caught:
+        request_cost(server(), Request(200, 20_000), batch=32)
+    error = caught.value
+    assert error.needed == 2 * 8_030_261_248 + 32 * 20_200 * 131_072
+    assert error.available == 0.9 * 80e9
+    message = str(error)
+    assert "32 x 20,200 tokens on 1 x h100-sxm needs 100.8 GB" in message and "available are 72.00 GB" in message
+    assert error.remedies == ("batch=21", "an fp8 cache", "devices=2")
+    assert all(remedy in message for remedy in error.remedies)
+
+
+PRECISIONS = {
+    "an fp8 cache": {"cache": "fp8"},
+    "fp8 weights": {"blocks": "fp8", "experts": "fp8"},
+    "int4 weights": {"blocks": "int4", "experts": "int4"},
+    "int4 weights and an fp8 cache": {"blocks": "int4", "experts": "int4", "cache": "fp8"},
+}
+
+
+def fits(deployment, tokens, batch):
+    try:
+        deployment.require_fit(tokens, batch)
+    except DoesNotFitError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    "model, memory, tokens, batch",
+    [
+        (llama(), 80e9, 20_200, 32),
+        (llama(), 80e9, 20_200, 100),
+        (llama(), 16e9, 1000, 1),
+        (llama(), 16e9, 100, 1),
+        (llama(), 8e9, 1000, 1),
+        (llama(), 5e9, 1000, 1),
+        (llama(), 7e9, 8000, 2),
+        (llama(), 19e9, 20_000, 2),
+        (deepseek_v3(), 80e9, 4000, 1),
+        (deepseek_v3(), 141e9, 100_000, 3),
+    ],
+)
+def test_each_remedy_fits_and_is_the_smallest_of_its_kind(model, memory, tokens, batch):
+    deployment = server(model, device(memory=memory))
+    with pytest.raises(DoesNotFitError) as caught:
+        deployment.require_fit(tokens, batch)
+    remedies = caught.value.remedies
+    assert remedies
+    for remedy in remedies:
+        kind, _, number = remedy.partition("=")
+        if kind == "batch":
+            assert int(number) < batch
+            assert fits(deployment, tokens, int(number)) and not fits(deployment, tokens, int(number) + 1)
+        elif kind == "devices":
+            assert fits(replace(deployment, devices=int(number)), tokens, batch)
+            for fewer in range(2, int(number)):
+                try:
+                    smaller = replace(deployment, devices=fewer)
+                except InvalidInputError:
+                    continue  # heads that do not divide
+                assert not fits(smaller, tokens, batch)
+        else:
+            changes = list(PRECISIONS)
+            for earlier in changes[: changes.index(remedy) + 1]:
+                precision = replace(deployment.precision, **PRECISIONS[earlier])
+                assert fits(replace(deployment, precision=precision), tokens, batch) == (earlier == remedy)
+    named = {remedy.partition("=")[0] for remedy in remedies}
+    assert ("batch" in named) == (deployment.largest_batch(tokens) > 0)
+
+
+def test_a_model_that_nothing_makes_fit():
+    with pytest.raises(DoesNotFitError, match="no dtype and no number of these devices up to 1,024 does") as caught:
+        request_cost(server(accelerator=device(memory=1e6)), Request(1, 1))
+    assert caught.value.remedies == ()
