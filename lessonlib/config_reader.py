@@ -165,7 +165,7 @@ class ConfigReader:
         """UnsupportedModelError for the first structural key that is set and was not read."""
         for key, value in self.config.items():
             unset = value is None or value is False or value in (0, "", [], {})
-            if unset or key in self.read or not STRUCTURAL.search(key):
+            if unset or key in self.read or key.endswith("_token_id") or not STRUCTURAL.search(key):
                 continue
             harmless = {**HARMLESS, **self.family.ignored}
             if key in harmless and (harmless[key] is None or _all_are(value, harmless[key])):
