@@ -94,15 +94,16 @@ def new_figure(
     return figure, axes
 
 
-def png_bytes(figure: Figure) -> bytes:
+def png_bytes(figure: Figure, colours: int = 128) -> bytes:
     """The figure as PNG, the same bytes for the same figure (no date, no version inside).
 
-    Stored with a palette of 128 colours: a quarter of the bytes, and no eye tells the difference in drawn lines.
+    Stored with a palette of 128 colours: a quarter of the bytes, and no eye tells the difference in drawn lines. 32
+    are enough for lines of one colour, 64 for three.
     """
     drawn, stored = io.BytesIO(), io.BytesIO()
     with matplotlib.rc_context(STYLE):
         figure.savefig(drawn, format="png", metadata={"Software": None})
-    picture = Image.open(drawn).convert("RGB").quantize(128, dither=Image.Dither.NONE)
+    picture = Image.open(drawn).convert("RGB").quantize(colours, dither=Image.Dither.NONE)
     picture.save(stored, format="png", optimize=True, dpi=(figure.dpi, figure.dpi))
     return stored.getvalue()
 
@@ -117,7 +118,7 @@ def figure_html(png: bytes, alt: str, caption: str = "") -> str:
     )
 
 
-def show(figure: Figure, alt: str, caption: str) -> None:
+def show(figure: Figure, alt: str, caption: str, colours: int = 128) -> None:
     """Display a figure in a notebook. `alt`: what the picture shows, for who cannot see it; `caption`: what to see.
 
     Raises InvalidInputError when either is missing: no figure of this collection goes without.
@@ -127,7 +128,7 @@ def show(figure: Figure, alt: str, caption: str) -> None:
             raise InvalidInputError(f"show: {name} is {text!r}; expected a sentence that describes the figure.")
     from IPython.display import display
 
-    png = png_bytes(figure)
+    png = png_bytes(figure, colours)
     bundle = {
         "text/html": figure_html(png, alt, caption),
         "image/png": base64.b64encode(png).decode(),
@@ -345,7 +346,7 @@ def prefill_savings(panels: Mapping[str, Mapping[str, tuple[float, float]]], tit
     `panels`: name of a panel to {label: (prefill seconds, decode seconds)}, both of one clock. The label says the
     saving at infinity, the most there is; the dashed line is at 5 %.
     """
-    figure, axes = _panels(title, list(panels), height=5.2, columns=len(panels))
+    figure, axes = _panels(title, list(panels), height=4.8, columns=len(panels))
     removed = np.append(np.geomspace(1e-4, 0.05, 60), np.linspace(0.05, 1, 120)[1:])  # 1 - 1 / k
     with np.errstate(divide="ignore"):
         factors = 1 / (1 - removed)
@@ -374,7 +375,7 @@ def break_even_lines(deployment: Deployment, batches: Sequence[int] = (1, 32), s
     Solid: exact, by `break_even_output`. Dashed: rho's estimate. Neither asks whether the batch fits in memory.
     """
     title = f"Above its line, a request spends under {format_percent(share, 1)} of GPU time on prefill"
-    figure, axes = new_figure(title, height=5.2)
+    figure, axes = new_figure(title, height=4.6)
     least, most, high = 4, deployment.model.max_positions or 131_072, 60_000
     axes.set(xscale="log", yscale="log", xlim=(least, most), ylim=(8, high))
     log_token_axis(axes.xaxis, "prompt tokens, nothing cached")
@@ -404,7 +405,7 @@ def lever_curves(
     `requests`: label to request, four of them; `levers`: label to (lever, colour). GPU clock, the batch held. A dot
     marks the batch from which on the lever that is best at the limit is the best.
     """
-    figure, axes = _panels(title, list(requests), height=6.4, rows=2, columns=2)
+    figure, axes = _panels(title, list(requests), height=5.8, rows=2, columns=2)
     for panel, request in zip(axes, requests.values(), strict=True):
         limit = limit_batch(deployment, request)
         batches = range(1, limit + 1)
