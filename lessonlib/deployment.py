@@ -177,7 +177,10 @@ class Deployment:
         if needed <= self.memory_available:
             return
         remedies = tuple(self._remedies(tokens, batch))
-        advice = "; or ".join(remedies) if remedies else "no dtype and no number of these devices up to 1,024 does"
+        nothing = "no dtype does, and there is no link figure to join more devices"
+        if self.accelerator.link is not None:
+            nothing = "no dtype and no number of these devices up to 1,024 does"
+        advice = "; or ".join(remedies) if remedies else nothing
         raise DoesNotFitError(
             f"{self.model.name} with {batch:,} x {tokens:,} tokens on {self.devices} x {self.accelerator.name} needs "
             f"{format_bytes(needed)} (weights {format_bytes(self.weight_bytes)}, cache "

@@ -209,18 +209,24 @@ def equations(cost: "RequestCost") -> str:
         )
     for kind in folded.kinds:
         if kind.cache_bytes:
-            window = "" if kind.window is None else f", window {kind.window:,}"
+            pair = f"{kind.pair_flops:,.0f} FLOP a pair"
+            if kind.expand_flops:
+                pair += f" absorbed, {kind.fresh_pair_flops:,.0f} expanded"
+            pairs = f"{span_sum(request.cached, new, kind.window):,.0f} in the prefill"
+            if deployment.speculation is None:
+                pairs += f", {span_sum(request.prompt, steps, kind.window):,.0f} in decode"
             lines.append(
-                f"- {kind.layers} x {kind.label}{window}: {kind.pair_flops:,.0f} FLOP a pair, "
-                f"{kind.cache_bytes:,.0f} B of cache a token over these layers"
+                f"- {kind.layers} x {kind.label}: {pair}, {kind.cache_bytes:,.0f} B of cache a token over these "
+                f"layers; pairs of a sequence, the sum of its spans: {pairs}"
             )
         else:
             lines.append(f"- {kind.layers} x {kind.label}: {kind.state_bytes:,.0f} B of constant state a sequence")
     for roof in found:
+        by_pass = "sum over its passes of " if roof.bound == "both" else ""
         lines.append(
-            f"- {roof.phase}, {roof.part}: max({format_flops(roof.flops, 6)} / {peak}, {format_bytes(roof.bytes, 6)} / "
-            f"{bandwidth}) = max({format_seconds(roof.compute_seconds, 6)}, {format_seconds(roof.memory_seconds, 6)})"
-            f" -> {format_seconds(roof.seconds, 6)} ({roof.bound})"
+            f"- {roof.phase}, {roof.part}: {by_pass}max({format_flops(roof.flops, 6)} / {peak}, "
+            f"{format_bytes(roof.bytes, 6)} / {bandwidth}) = {by_pass}max({format_seconds(roof.compute_seconds, 6)}, "
+            f"{format_seconds(roof.memory_seconds, 6)}) -> {format_seconds(roof.seconds, 6)} ({roof.bound})"
         )
     lines.append(
         f"- T = T_prefill + T_decode = {format_seconds(cost.prefill.seconds, 6)} + "

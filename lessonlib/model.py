@@ -187,9 +187,14 @@ class Model:
         A sliding layer holds min(tokens, window). Constant state is apart: `state_bytes`.
         """
         require_rate(f"Model {self.name!r}", "bytes_per_element", bytes_per_element, "bytes")
-        held = np.asarray(tokens, dtype=np.float64)
-        if not np.all(np.isfinite(held) & (held >= 0)):
+        try:
+            held = np.asarray(tokens)
+            valid = held.dtype.kind in "iuf" and bool(np.all(np.isfinite(held) & (held >= 0)))
+        except ValueError:  # rows of different lengths
+            valid = False
+        if not valid:
             raise InvalidInputError(f"Model {self.name!r}: tokens is {shown(tokens)}; expected numbers of at least 0.")
+        held = held.astype(np.float64)
         total = sum(
             count * mixer.cache_elements * (held if mixer.window is None else np.minimum(held, mixer.window))
             for count, mixer in self.mixer_kinds

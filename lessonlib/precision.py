@@ -54,7 +54,7 @@ class Precision:
     def __post_init__(self) -> None:
         plain = self.blocks if self.blocks in UNQUANTISED else "bf16"
         for part in fields(self):
-            if getattr(self, part.name) is None:
+            if getattr(self, part.name) is None and part.name != "blocks":
                 object.__setattr__(self, part.name, self.blocks if part.name == "experts" else plain)
             dtype = getattr(self, part.name)
             if part.name == "compute":  # fp4 is a dtype to compute in, not one to store: stored fp4 has scales

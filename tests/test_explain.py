@@ -169,8 +169,22 @@ def test_the_equations_have_the_numbers_put_in():
 
 def test_the_equations_show_a_window_and_a_state():
     windowed = cost_of(model=gqa_model(window=40)).equations()
-    assert "window 40" in windowed
+    pairs = [sum(min(position, 40) for position in positions) for positions in (range(1, 129), range(129, 12_928))]
+    assert windowed.count("window 40:") == 3  # the kind, and its two roofs
+    assert f"{pairs[0]:,} in the prefill, {pairs[1]:,} in decode" in windowed
     assert "B of constant state a sequence" in cost_of(model=qwen3_next(), accelerator=device()).equations()
+
+
+def test_the_equations_show_both_forms_of_mla():
+    text = cost_of(model=deepseek_v3(), accelerator=device()).equations()
+    absorbed, expanded = 61 * 278_528, 61 * 2 * 128 * (128 + 64 + 128)
+    assert f"{absorbed:,} FLOP a pair absorbed, {expanded:,} expanded" in text
+
+
+def test_a_maximum_taken_pass_by_pass_is_not_shown_as_one():
+    cost = cost_of(Request(1010, 2), prefill_chunk=1000)
+    lines = [line for line in cost.equations().splitlines() if "sum over its passes of max(" in line]
+    assert len(lines) == sum(roof.bound == "both" for roof in cost.roofs()) == 2
 
 
 def test_a_name_is_text_and_never_markup():

@@ -169,7 +169,7 @@ def test_a_dtype_that_is_not_known():
     for part in ("blocks", "experts", "head", "embedding", "other", "cache"):
         message = refusal(lambda part=part: Precision(**{part: "int3"}), UnknownNameError)
         assert f"{part} has dtype 'int3'" in message and "expected one of fp32" in message
-    for wrong in (16, ["bf16"], True):
+    for wrong in (16, ["bf16"], True, None):
         refusal(lambda wrong=wrong: Precision(wrong), UnknownNameError)
 
 
@@ -199,7 +199,7 @@ def test_a_model_is_of_blocks_that_agree():
     assert "neither a mixer nor a feed-forward" in refusal(lambda: Block(None, None))
 
 
-@pytest.mark.parametrize("wrong", [-1, math.nan, math.inf, [1, -2]])
+@pytest.mark.parametrize("wrong", [-1, math.nan, math.inf, [1, -2], "12", "many", True, None, {}, [[1], [1, 2]], HUGE])
 def test_cache_bytes_of_tokens_that_cannot_be(wrong):
     assert "tokens is" in refusal(lambda: llama().cache_bytes(wrong))
 
@@ -282,3 +282,8 @@ def test_a_model_that_nothing_makes_fit():
     with pytest.raises(DoesNotFitError, match="no dtype and no number of these devices up to 1,024 does") as caught:
         request_cost(server(accelerator=device(memory=1e6)), Request(1, 1))
     assert caught.value.remedies == ()
+
+
+def test_without_a_link_figure_it_is_not_said_that_more_devices_would_not_do():
+    with pytest.raises(DoesNotFitError, match="no dtype does, and there is no link figure to join more devices"):
+        request_cost(server(accelerator=device(memory=1e6, link=None)), Request(1, 1))
