@@ -115,6 +115,13 @@ class ConfigReader:
             raise self.refused(key, None, "its size is not stated")
         return value
 
+    def derived(self, key: str | None, otherwise: int) -> int:
+        """The value of a key that may be null, `otherwise` if it is, or if the family has no such key."""
+        value = self.optional(key) if key else None
+        if value is None and key and self.family.defaults.get(key.split("|")[0]) is not None:
+            raise self.refused(key, None, "its class has no rule for that")
+        return otherwise if value is None else value
+
     def switch(self, switch: Switch) -> bool:
         if isinstance(switch, bool):
             return switch
@@ -304,13 +311,9 @@ def _kinds(r: ConfigReader) -> list[str]:
     if family.window:
         on, window = r.switch(family.window_switch), r.value(family.window)
         r.window = r.count(family.window) if on and window is not None else None
-        if r.window is None and family.window_from:
-            r.read[family.window_from] = None
     if words is not None:
         kinds = [ONE_LETTER[word] for word in words]
-        for key in (family.period, family.window_from, *r.family.defaults):  # the list wins over what it replaces
-            if key and (key in (family.period, family.window_from) or key in SUPERSEDED):
-                r.read.update((name, r.config.get(name)) for name in key.split("|"))
+        r.read.update(dict.fromkeys((family.period or "").split("|")))  # the list wins over it
     else:
         kinds = PATTERNS[family.pattern](r) if family.pattern else _cycle(r)
     kinds = [("F" if r.window is None else "S") if kind == "W" else kind for kind in kinds]
@@ -360,15 +363,12 @@ def _no_rope(r: ConfigReader) -> list[str]:
     return ["F" if has_rotary else "S" for has_rotary in rotary]
 
 
-def _listed_full(r: ConfigReader) -> list[str]:
-    if r.value("full_attn_idxs") is None:
-        return ["F"] * r.layers
-    full = r.indices("full_attn_idxs", r.layers)
-    return ["F" if i in full else "C" for i in range(r.layers)]
-
-
-def _unlisted(r: ConfigReader) -> list[str]:
-    raise r.refused(str(r.family.layer_types), None, "its class has no rule for the kinds of layers then")
+def _by_index(r: ConfigReader, key: str, others: str, unstated: str) -> list[str]:
+    """Full attention in the layers that `key` lists; where it is null, `unstated` in all."""
+    if r.value(key) is None:
+        return [unstated] * r.layers
+    full = r.indices(key, r.layers)
+    return ["F" if i in full else others for i in range(r.layers)]
 
 
 def _some_full(r: ConfigReader) -> list[str]:
@@ -382,11 +382,6 @@ def _after_prefix(r: ConfigReader) -> list[str]:
     period = r.count("prefix_dense_sliding_window_pattern")
     prefix = ["F" if (i + 1) % period == 0 else "S" for i in range(min(dense, r.layers))]
     return (prefix + _cycle(r))[: r.layers]
-
-
-def _attention_indices(r: ConfigReader) -> list[str]:
-    full = r.indices("attn_layer_indices", r.layers)
-    return ["F" if i in full else "L" for i in range(r.layers)]
 
 
 def _gpt_neo(r: ConfigReader) -> list[str]:
@@ -426,15 +421,13 @@ def _kimi(r: ConfigReader) -> list[str]:
 PATTERNS: dict[str, Callable[[ConfigReader], list[str]]] = {
     "early_windows": _early_windows,
     "no_rope": _no_rope,
-    "listed_full": _listed_full,
-    "unlisted": _unlisted,
+    "bamba": lambda r: _by_index(r, "attn_layer_indices", "L", "L"),
+    "lfm2": lambda r: _by_index(r, "full_attn_idxs", "C", "F"),
     "some_full": _some_full,
     "after_prefix": _after_prefix,
-    "attention_indices": _attention_indices,
     "gpt_neo": _gpt_neo,
     "kimi": _kimi,
 }
-SUPERSEDED = ("full_attn_idxs", "no_rope_layers", "no_rope_layer_interval", "prefix_dense_sliding_window_pattern")
 
 
 # --- norms in a block, where a key decides ---
@@ -461,8 +454,8 @@ def _head_sizes(r: ConfigReader) -> tuple[int, int]:
     """Heads and the size of one; where no size is stated, the width divided by them."""
     family = r.family
     heads = r.count(family.heads)
-    head_dim = r.optional(family.head_dim) if family.head_dim else None
-    if head_dim is None:
+    head_dim = r.derived(family.head_dim, 0)
+    if not head_dim:
         head_dim = r.width // heads
         if head_dim * heads != r.width and not family.floors_head_dim:
             raise r.wrong(family.heads, heads, f"a divisor of the width {r.width}, as no head_dim is stated")
@@ -475,7 +468,7 @@ def _attention(r: ConfigReader, kind: str, kv_heads: int | None = None, sinks: i
     family = r.family
     heads, head_dim = _head_sizes(r)
     if kv_heads is None:
-        kv_heads = (r.optional(family.kv_heads) if family.kv_heads else None) or heads
+        kv_heads = r.derived(family.kv_heads, heads)
     if heads % kv_heads:
         raise r.wrong(family.kv_heads or family.heads, kv_heads, f"a divisor of the {heads} heads")
     value_dim = r.count(family.value_dim) if family.value_dim else head_dim
@@ -517,11 +510,7 @@ def _falcon(r: ConfigReader, kind: str) -> Mixer:
 
 def _latent(r: ConfigReader, kind: str) -> Mixer:
     heads, query_rank, kv_rank = r.count(r.family.heads), r.optional("q_lora_rank"), r.count("kv_lora_rank")
-    rope_dim, value_dim = r.count("qk_rope_head_dim"), r.optional("v_head_dim")
-    if value_dim is None:
-        if r.width % heads:
-            raise r.wrong("v_head_dim", None, f"a size, as {heads} heads do not divide the width {r.width}")
-        value_dim = r.width // heads
+    rope_dim, value_dim = r.count("qk_rope_head_dim"), r.derived("v_head_dim", r.width // heads)
     other = kv_rank + (query_rank or 0)
     if r.switch("attention_bias"):
         other += kv_rank + rope_dim + (query_rank or 0) + r.width
@@ -539,14 +528,17 @@ def _latent(r: ConfigReader, kind: str) -> Mixer:
 
 def _gated_delta(r: ConfigReader, kind: str) -> Mixer:
     """Sizes under linear_*; where null, as OLMo hybrid has it: the heads of attention, and keys of 3/4 their share."""
-    key_heads = r.optional("linear_num_key_heads") or r.count(r.family.heads)
-    key_dim = r.optional("linear_key_head_dim") or int(0.75 * r.width / key_heads)
+    key_heads = r.derived("linear_num_key_heads", r.count(r.family.heads))
+    value_heads = r.derived("linear_num_value_heads", r.count(r.family.heads))
+    if value_heads % key_heads:
+        raise r.wrong("linear_num_value_heads", value_heads, f"a multiple of the {key_heads} key heads")
+    key_dim = r.derived("linear_key_head_dim", int(0.75 * r.width / key_heads))
     return GatedDeltaNet(
         width=r.width,
         key_heads=key_heads,
-        value_heads=r.optional("linear_num_value_heads") or r.count(r.family.heads),
+        value_heads=value_heads,
         key_dim=key_dim,
-        value_dim=r.optional("linear_value_head_dim") or 2 * key_dim,
+        value_dim=r.derived("linear_value_head_dim", 2 * key_dim),
         conv_kernel=r.count("linear_conv_kernel_dim"),
     )
 
@@ -682,8 +674,7 @@ def _feedforward(r: ConfigReader, has_experts: bool) -> FeedForward | None:
 
 
 def _inner(r: ConfigReader) -> int:
-    stated = r.optional(r.family.inner) if r.family.inner else None
-    return stated or 4 * r.width
+    return r.derived(r.family.inner, 4 * r.width)
 
 
 def _rounded_inner(r: ConfigReader) -> int:

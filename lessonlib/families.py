@@ -42,11 +42,11 @@ class Family:
     width: str = "hidden_size"
     layers: str = "num_hidden_layers"
     heads: str = "num_attention_heads"
-    kv_heads: str | None = "num_key_value_heads"  # None, or null in the config: as many as heads
+    kv_heads: str | None = "num_key_value_heads"  # None, or null where that is the class default: as many as heads
     head_dim: str | None = "head_dim"  # the same: width / heads
     floors_head_dim: bool = False  # width / heads rounded down where it leaves a remainder; otherwise an error
     value_dim: str | None = None  # head_dim, unless it has a key of its own
-    inner: str | None = "intermediate_size"  # None, or null in the config: 4 widths
+    inner: str | None = "intermediate_size"  # the same: 4 widths
     positions: str | None = "max_position_embeddings"
     tied: Switch = "tie_word_embeddings"
 
@@ -68,10 +68,10 @@ class Family:
     position_rows: int | None = None  # rows of a learned table beyond the number of positions; None: no table
 
     mixers: Mapping[str, str] = field(default_factory=lambda: {"F": "attention", "S": "attention"})
-    state_keys: tuple[
-        str, ...
-    ] = ()  # names of the sizes of a constant state, in the order in which its rule reads them
-    cycle: str = "F"  # kinds of the layers, repeated: F full, S sliding, W sliding if a window is set, L state, C conv
+    state_keys: tuple[str, ...] = ()  # sizes of a constant state, in the order in which its rule reads them
+    # kinds of the layers, repeated: F full, S sliding, W sliding if a window is set, L constant state, C short
+    # convolution, ? not known without layer_types
+    cycle: str = "F"
     first: str = ""  # kinds of the first layers, and of the last ones, where the cycle does not hold
     last: str = ""
     period: str | None = None  # key of the cycle's length
@@ -314,6 +314,7 @@ _family("exaone_moe", (102400, 4096, 16384, 32, 32, 32, 2048), "exaone4",
             first_dense="first_k_dense_replace"), moe=(64, 8, 1024, 1),
         defaults={"sliding_window": 4096, "sliding_window_pattern": 4, "first_k_dense_replace": 1})
 _family("cohere2_moe", (256000, 8192, 22528, 40, 64, None, 8192), "cohere2", feedforward="prefix_dense",
+        ignored={"use_gated_activation": True, "prefix_dense_sliding_window_pattern": None},
         experts=Experts(experts="num_experts", inner="intermediate_size", shared_count="num_shared_experts",
             first_dense="first_k_dense_replace", listed=True), pattern="after_prefix", moe=(8, 2, None, 0),
         defaults={**TIED, "head_dim": 128, "sliding_window": 4096, "sliding_window_pattern": 4,
@@ -418,7 +419,7 @@ BAMBA: dict[str, Any] = {
     **BIASES, "mixers": {"L": "mamba2", "F": "attention"}, "state_keys": BAMBA_STATE,
     "required": {"mamba_conv_bias": True, "mamba_proj_bias": False},
 }
-_family("bamba", (128000, 4096, 14336, 32, 32, 8, 262144), **BAMBA, mlp_bias="mlp_bias", pattern="attention_indices",
+_family("bamba", (128000, 4096, 14336, 32, 32, 8, 262144), **BAMBA, mlp_bias="mlp_bias", pattern="bamba",
         defaults={**BAMBA_SIZES, "attn_layer_indices": None})
 _family("granitemoehybrid", (32000, 4096, 11008, 32, 32, None, 2048), **BAMBA, layer_types="layer_types", cycle="L",
         feedforward="shared_only", experts=replace(GRANITE, shared_size="shared_intermediate_size"),
@@ -436,12 +437,12 @@ _family("mamba falcon_mamba", (50280, 768, None, 32), cycle="L", mixers={"L": "m
         defaults={**TIED, "state_size": 16, "conv_kernel": 4, "expand": 2, "time_step_rank": "auto", "use_bias": False,
             "use_conv_bias": True})
 _family("lfm2", (65536, 2560, 12288, 32, 32, 8, 128000), **LISTED, **QK_NORM, inner="intermediate_size|block_ff_dim",
-        tied="tie_word_embeddings|tie_embedding", pattern="listed_full", feedforward="rounded",
+        tied="tie_word_embeddings|tie_embedding", pattern="lfm2", feedforward="rounded",
         mixers={"C": "short_convolution", "F": "attention"}, required={"conv_bias": False},
         ignored={"conv_use_xavier_init": None},
         defaults={**TIED, "full_attn_idxs": None, "conv_L_cache": 3, "conv_bias": False, "block_multiple_of": 256,
             "block_ffn_dim_multiplier": 1.0, "block_auto_adjust_ff_dim": True})
-_family("lfm2_moe", (65536, 2048, 7168, 32, 32, 8, 128000), "lfm2", pattern="unlisted", feedforward="dense",
+_family("lfm2_moe", (65536, 2048, 7168, 32, 32, 8, 128000), "lfm2", pattern=None, cycle="?", feedforward="dense",
         inner="intermediate_size", experts=Experts(experts="num_experts", first_dense="num_dense_layers"),
         ignored={"use_expert_bias": None, "conv_use_xavier_init": None}, moe=(32, 4, 1792),
         defaults={**TIED, "conv_L_cache": 3, "conv_bias": False, "num_dense_layers": 2})

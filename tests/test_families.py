@@ -369,6 +369,17 @@ def test_a_wrong_value_names_key_value_and_what_was_expected(key, value):
         Model.from_config({**LLAMA, "head_dim": None, key: value})
 
 
+def test_null_is_not_the_class_default():
+    assert Model.from_config({**LLAMA, "num_key_value_heads": None}).mixer_kinds[0][1].kv_heads == 32  # all heads
+    for key in ("hidden_size", "intermediate_size", "vocab_size", "num_hidden_layers"):
+        with pytest.raises(UnsupportedModelError, match=key):
+            Model.from_config({**LLAMA, key: None})
+    qwen = next(row["config"] for row in CATALOGUE if row["name"] == "qwen3-8b")
+    for key in ("head_dim", "num_key_value_heads"):
+        with pytest.raises(UnsupportedModelError, match=key):
+            Model.from_config({**qwen, key: None})
+
+
 def test_contradictions_are_errors():
     mixtral = next(row["config"] for row in CATALOGUE if row["name"] == "mixtral-8x7b")
     with pytest.raises(InvalidInputError, match="num_experts_per_tok"):
