@@ -1,0 +1,1 @@
+"""Measured, not computed: timings of this machine, and records of them. The arithmetic imports nothing of this."""
