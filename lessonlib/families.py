@@ -456,28 +456,30 @@ _family("lfm3", (128000, 2048, 7680, 24, 16, 4, 128000), **LISTED, **BIASES, **Q
 _ENCODERS = """
 albert bart bert bert-generation big_bird bigbird_pegasus blenderbot blenderbot-small camembert convbert data2vec-text
 deberta deberta-v2 distilbert electra ernie esm flaubert fnet fsmt funnel git ibert layoutlm led longformer longt5
-luke m2m_100 marian mbart megatron-bert mobilebert modernbert modernbert-decoder mpnet mra mt5 musicgen
+luke m2m_100 marian mbart megatron-bert mobilebert modernbert mpnet mra mt5 musicgen
 musicgen_melody mvp nezha nllb-moe nystromformer pegasus pegasus_x plbart prophetnet qdqbert reformer rembert roberta
 roberta-prelayernorm roc_bert roformer speech_to_text squeezebert switch_transformers t5 t5gemma t5gemma2 trocr udop
 umt5 whisper xlm xlm-prophetnet xlm-roberta xlm-roberta-xl xlnet xmod yoso
 """
 ENCODERS = frozenset(_ENCODERS.split())
-_SPARSE_INDEX = "its queries attend to the tokens that an indexer picks, while all are stored"
-_PER_LAYER = "its layers share caches, take inputs of their own and differ in head size"
+_NO_ROW = """
+bailing_hybrid bitnet blt cpmant diffllama doge dory dots3_note dots3_note_text gpt_neox_japanese helium hrm_text hy_v4
+inkling_text inkling2_text inkling2_loop_text jetmoe minimax minimax_m3_vl_text modernbert-decoder moshi phi4_multimodal
+qwen4_exp qwen4_exp_text recurrent_gemma rwkv xlstm zaya
+"""
 IRREGULAR = {
-    "llama4": "its layers attend within chunks, so the span is a sawtooth",
-    "llama4_text": "its layers attend within chunks, so the span is a sawtooth",
-    **dict.fromkeys(("deepseek_v32", "deepseek_v4", "glm_moe_dsa", "axk2"), _SPARSE_INDEX),
-    **dict.fromkeys(("gemma3n", "gemma3n_text", "gemma4", "gemma4_text", "gemma4_unified_text"), _PER_LAYER),
-    "nemotron_h": "a layer is one of mixer, feed-forward or experts, and the experts work in a latent of their own",
+    **dict.fromkeys(_NO_ROW.split(), "its layers have parts of their own, which no row of the table describes"),
+    **dict.fromkeys(("llama4", "llama4_text"), "its layers attend within chunks, so the span is a sawtooth"),
+    **dict.fromkeys(("deepseek_v32", "deepseek_v4", "glm_moe_dsa", "axk2"),
+                    "its queries attend to the tokens that an indexer picks, while all are stored"),
+    **dict.fromkeys(("gemma3n", "gemma3n_text", "gemma4", "gemma4_text", "gemma4_unified_text"),
+                    "its layers share caches, take inputs of their own and differ in head size"),
+    "nemotron_h": "a layer is one of mixer, feed-forward or experts, and the experts may work in a latent of their own",
     "longcat_flash": "a layer has two attentions, two feed-forwards and experts that compute nothing",
     "mllama": "it attends across to a vision tower",
-    "minimax": "its lightning attention has no row yet",
     "jamba": "its Mamba layers have norms of their own",
     "falcon_h1": "a layer has attention and Mamba side by side",
     **dict.fromkeys(("zamba", "zamba2"), "its blocks share weights through adapters"),
-    "recurrent_gemma": "its recurrent unit has no row yet",
-    **dict.fromkeys(("rwkv", "xlstm"), "its mixer has no row yet"),
     **dict.fromkeys(("dbrx", "mpt"), "its sizes stand in nested objects"),
 }
 
