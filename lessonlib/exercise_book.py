@@ -798,26 +798,26 @@ EXERCISES: tuple[Exercise, ...] = (
     NumberExercise(
         key="short-prompt",
         notebook="05_when_prefill_stops_mattering",
-        question="A prompt of 64 tokens, alone: from how many output tokens on is its prefill under 5 % of the time?",
+        question="A prompt of 100 tokens, alone: from how many output tokens on is its prefill under 5 % of the time?",
         unit="output tokens",
-        expected=lambda: float(break_even_output(server(), 64)),
+        expected=lambda: float(break_even_output(server(), 100)),
         tolerance=0.001,
         slips=(
             Slip(
-                lambda: float(round(break_even_by_rho(server(), 64))),
-                "That is rho's estimate. rho takes the prefill for compute bound, and 64 tokens are under the ridge.",
+                lambda: float(round(break_even_by_rho(server(), 100))),
+                "That is rho's estimate. rho takes the prefill for compute bound, and 100 tokens are under the ridge.",
             ),
             Slip(
-                lambda: break_even_by_rho(server(), 64),
-                "That is rho's estimate. rho takes the prefill for compute bound, and 64 tokens are under the ridge.",
+                lambda: break_even_by_rho(server(), 100),
+                "That is rho's estimate. rho takes the prefill for compute bound, and 100 tokens are under the ridge.",
             ),
             Slip(
-                lambda: float(break_even_output(server(), 64) - 1),
+                lambda: float(break_even_output(server(), 100) - 1),
                 "Close: these are the steps. The prefill emits one more token.",
             ),
         ),
         hints=(
-            "What does a prefill of 64 tokens cost, in decode steps?",
+            "What does a prefill of 100 tokens cost, in decode steps?",
             "Under 5 % is at least 19 steps for one prefill. And the prefill emits a token itself.",
         ),
         solution=(
@@ -825,9 +825,9 @@ EXERCISES: tuple[Exercise, ...] = (
             "emits the first token: {answer}. rho said {rho:.1f}."
         ),
         numbers=lambda: {
-            "prefill": 1e3 * pass_cost(server(), new=64).seconds,
-            "step": 1e3 * pass_cost(server(), new=1, cached=64).seconds,
-            "rho": break_even_by_rho(server(), 64),
+            "prefill": 1e3 * pass_cost(server(), new=100).seconds,
+            "step": 1e3 * pass_cost(server(), new=1, cached=100).seconds,
+            "rho": break_even_by_rho(server(), 100),
         },
     ),
     NumberExercise(

@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 from PIL import Image  # Pillow comes with matplotlib
 
+from lessonlib.cache import StepParts
 from lessonlib.deployment import Deployment
 from lessonlib.errors import InvalidInputError
 from lessonlib.levers import (
@@ -31,7 +32,7 @@ from lessonlib.levers import (
     rho,
 )
 from lessonlib.request import Request, RequestCost, request_cost
-from lessonlib.units import format_percent, format_seconds
+from lessonlib.units import format_bytes, format_percent, format_seconds
 
 if TYPE_CHECKING:
     from lessonlib.catalogue import Workload
@@ -48,6 +49,8 @@ INK = "#222222"
 QUIET = "#5A5A5A"
 CACHE_INK = "#00664B"  # CACHE and PREFILL, dark enough to be read as letters
 PREFILL_INK = "#A84A00"
+OTHER_INK = "#8F3F6B"
+INKS = {CACHE: CACHE_INK, PREFILL: PREFILL_INK, OTHER: OTHER_INK, OVERHEAD: QUIET}  # the letters of a colour
 GRID = "#DDDDDD"
 
 STYLE: Any = {  # a dict of matplotlib's own keys
@@ -74,6 +77,14 @@ STYLE: Any = {  # a dict of matplotlib's own keys
 DPI = 120  # 8 inches are 960 px wide: sharp at full width, and 11 points stay above 12 px at 800
 
 LABEL = 10.5  # points, of a direct label
+
+# Where a label stands beside its point of a curve: its offset in points, and how it is aligned.
+CURVE_LABELS = {
+    "left": ((-5, 3), "right", "bottom"),
+    "above": ((0, 4), "left", "bottom"),
+    "below": ((6, -1), "left", "top"),
+    "end": ((6, 0), "left", "center"),
+}
 
 # The plane of prompt and output: its ends in tokens, and the place of labels that find no room left of their dot, in
 # points from it; those further off get a line to their dot.
@@ -340,21 +351,26 @@ def _panels(title: str, names: Sequence[str], **keywords: Any) -> tuple[Figure, 
     return figure, panels
 
 
-def prefill_savings(panels: Mapping[str, Mapping[str, tuple[float, float]]], title: str) -> Figure:
+def prefill_savings(alone: Mapping[str, RequestCost], full: Mapping[str, RequestCost], title: str) -> Figure:
     """Amdahl: the share of time that a prefill k times faster saves, for k from 1 to infinity, which stands at the end.
 
-    `panels`: name of a panel to {label: (prefill seconds, decode seconds)}, both of one clock. The label says the
-    saving at infinity, the most there is; the dashed line is at 5 %.
+    `alone` and `full`: label to cost, at batch 1 and at a full server's batch. Three panels: alone, where both clocks
+    are the same, and full on each clock. A label says the saving at infinity, the most there is; dashed is 5 %.
     """
+    panels = {
+        "alone: both clocks": {label: (cost.ttft, cost.decode.seconds) for label, cost in alone.items()},
+        "own limit: GPU clock": {label: (cost.prefill.seconds, cost.decode.seconds) for label, cost in full.items()},
+        "own limit: request clock": {label: (cost.ttft, cost.decode.seconds) for label, cost in full.items()},
+    }
     figure, axes = _panels(title, list(panels), height=4.8, columns=len(panels))
     removed = np.append(np.geomspace(1e-4, 0.05, 60), np.linspace(0.05, 1, 120)[1:])  # 1 - 1 / k
     with np.errstate(divide="ignore"):
         factors = 1 / (1 - removed)
-    for panel, workloads in zip(axes, panels.values(), strict=True):
+    for panel, seconds in zip(axes, panels.values(), strict=True):
         panel.set(yscale="log", xlim=(0, 1), ylim=(1e-3, 130))
         panel.axhline(5, color=BOUNDARY, linestyle="--", linewidth=1.2, zorder=1)
         panel.set_xticks([1 - 1 / k for k in (1, 2, 4, 10, np.inf)], ["1", "2", "4", "10", "∞"], color=INK)
-        savings = {label: 100 * (1 - 1 / faster_prefill(*s, factors)) for label, s in workloads.items()}
+        savings = {label: 100 * (1 - 1 / faster_prefill(*both, factors)) for label, both in seconds.items()}
         for label, saving in savings.items():
             most = saving[-1]
             panel.plot(removed, saving, color=PREFILL)
@@ -398,12 +414,16 @@ def break_even_lines(deployment: Deployment, batches: Sequence[int] = (1, 32), s
 
 
 def lever_curves(
-    deployment: Deployment, requests: Mapping[str, Request], levers: Mapping[str, tuple[Lever, str]], title: str
+    deployment: Deployment,
+    requests: Mapping[str, Request],
+    levers: Mapping[str, Lever],
+    title: str,
+    colours: Sequence[str] = (WEIGHTS, CACHE, PREFILL),
 ) -> Figure:
     """How many times faster each lever makes each of four requests, by batch, up to the memory limit (log scale).
 
-    `requests`: label to request, four of them; `levers`: label to (lever, colour). GPU clock, the batch held. A dot
-    marks the batch from which on the lever that is best at the limit is the best.
+    `requests`: label to request, four of them; `levers`: label to lever, in the order of `colours`. GPU clock, the
+    batch held. A dot marks the batch from which on the lever that is best at the limit is the best.
     """
     figure, axes = _panels(title, list(requests), height=5.8, rows=2, columns=2)
     for panel, request in zip(axes, requests.values(), strict=True):
@@ -416,11 +436,11 @@ def lever_curves(
         panel.grid(axis="y")
         curves = {
             label: np.array([lever.speedup(deployment, request, batch) for batch in batches])
-            for label, (lever, _) in levers.items()
+            for label, lever in levers.items()
         }
         lowest = 0.0
         for label, curve in sorted(curves.items(), key=lambda item: item[1][-1]):
-            colour = levers[label][1]
+            colour = colours[list(levers).index(label)]
             panel.plot(batches, curve, color=colour, clip_on=False)
             lowest = max(curve[-1], lowest + 0.19)  # the labels one above the other
             ink = {CACHE: CACHE_INK, PREFILL: PREFILL_INK}.get(colour, colour)
@@ -434,4 +454,88 @@ def lever_curves(
     for panel in axes[::2]:
         panel.set_ylabel("times faster")
     figure.supxlabel("batch, up to the memory limit (log scale)", fontsize=11, color=INK)
+    return figure
+
+
+def cache_growth(curves: Mapping[str, tuple[Any, Any, str, tuple[float, str]]], title: str) -> Figure:
+    """Bytes that one sequence holds, by its tokens, log-log.
+
+    `curves`: label to (tokens, bytes, colour, (token, side)): drawn as far as given, and labelled at that token on that
+    side, one of CURVE_LABELS.
+    """
+    figure, axes = new_figure(title, height=5.2)
+    axes.set(xscale="log", yscale="log")
+    for label, (tokens, held, colour, (at, side)) in curves.items():
+        axes.plot(tokens, held, color=colour, solid_capstyle="butt")
+        height = np.exp(np.interp(np.log(at), np.log(tokens), np.log(held)))
+        offset, across, up = CURVE_LABELS[side]
+        style: dict[str, Any] = {"ha": across, "va": up, "fontsize": LABEL, "annotation_clip": False}
+        colour = INKS.get(colour, colour)
+        axes.annotate(label, (at, height), offset, textcoords="offset points", color=colour, **style)
+    log_token_axis(axes.xaxis, "tokens held")
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: format_bytes(value, 1)))
+    axes.set_ylabel("cache and state of one sequence (log scale)")
+    axes.grid(axis="y")
+    return figure
+
+
+def step_over_answer(positions: Any, steady: StepParts, together: StepParts, batch: int, title: str) -> Figure:
+    """A decode step along an answer, stacked: weights, the neighbours' caches, the own cache. Linear scales.
+
+    `steady`, `together`: the step apart at `positions`, in a steady state and with all `batch` sequences started at
+    once; the latter is the dashed line. Overhead and all-reduces are not drawn.
+    """
+    figure, axes = new_figure(title, height=5.2)
+    x = np.asarray(positions, dtype=float)
+    weights, neighbours, own = (1e3 * part for part in (steady.linear, steady.neighbours, steady.own))
+    edges = np.cumsum([0 * x, weights, neighbours, own], axis=0)
+    layers = zip(edges, edges[1:], (WEIGHTS, CACHE, CACHE), (0.8, 0.35, 1.0), strict=False)
+    for low, high, colour, alpha in layers:
+        axes.fill_between(x, low, high, color=colour, alpha=alpha, linewidth=0)
+    dashed = 1e3 * (together.linear + together.neighbours + together.own)
+    top = dashed[-1]
+    axes.plot(x, dashed, "--", color=BOUNDARY, linewidth=1.6)
+    axes.set(xlim=(0, x[-1]), ylim=(0, 1.05 * top), yticks=np.arange(0, top, 5))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    text: dict[str, Any] = {"fontsize": LABEL, "va": "center"}
+    words = f"weights: {weights[0]:.2f} ms, read once for all {batch}"
+    axes.text(0.02 * x[-1], weights[0] / 2, words, color="white", **text)
+    words = f"the caches of {batch - 1} neighbours: {neighbours[0]:.2f} ms"
+    axes.text(0.98 * x[-1], weights[0] + neighbours[0] / 3, words, ha="right", **text)
+    text |= {"va": "bottom"}
+    words = f"your own cache: {own[0]:.3f} to {own[-1]:.2f} ms"
+    place = (0.98 * x[-1], edges[-1][-1] + 0.005 * top)
+    axes.text(*place, words, ha="right", color=CACHE_INK, fontweight="bold", **text)
+    middle = int(0.53 * len(x))
+    slope = np.degrees(np.arctan2(dashed[-1] - dashed[0], x[-1] - x[0]))
+    text |= {"rotation": slope, "rotation_mode": "anchor", "transform_rotates_text": True}
+    words = f"all {batch} started together: {dashed[0]:.2f} to {top:.2f} ms"
+    axes.text(x[middle], dashed[middle] + 0.03 * top, words, **text)
+    axes.set_xlabel("your output token (linear scale)")
+    axes.set_ylabel("a decode step, ms (linear scale)")
+    return figure
+
+
+def step_by_depth(series: Mapping[str, tuple[Sequence[int], Any, Any]], title: str) -> Figure:
+    """Measured time of an output token by context, and its floor, a panel for each model. Linear scales.
+
+    `series`: label to (contexts in tokens, measured seconds, floor seconds), from the smallest context to the largest.
+    """
+    figure, axes = _panels(title, list(series), height=4.4, columns=len(series))
+    ground = {"facecolor": "white", "edgecolor": "none", "pad": 1.0}
+    text: dict[str, Any] = {"textcoords": "offset points", "ha": "right", "fontsize": LABEL, "bbox": ground}
+    for panel, (contexts, measured, floor) in zip(axes, series.values(), strict=True):
+        dots, line, end = 1e3 * np.asarray(measured), 1e3 * np.asarray(floor), contexts[-1]
+        panel.grid(axis="y")
+        panel.plot(contexts, line, color=CACHE, clip_on=False)
+        panel.plot(contexts, dots, "o", color=MEASURED, markersize=7, clip_on=False, zorder=4)
+        words = f"measured: {dots[0]:.1f} to {dots[-1]:.1f} ms"
+        panel.annotate(words, (end, dots[-1]), (0, 9), va="bottom", **text)
+        words = f"floor: {line[0]:.1f} to {line[-1]:.1f} ms"
+        panel.annotate(words, (end, line[0]), (0, -10), va="top", color=CACHE_INK, **text)
+        panel.set(xlim=(0, end), xticks=(0, end // 2, end))
+        panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    axes[0].set_ylim(0, 1.12e3 * max(max(measured) for _, measured, _ in series.values()))
+    axes[0].set_ylabel("ms for an output token (linear scale)")
+    figure.supxlabel("tokens in the cache (linear scale)", fontsize=11, color=INK)
     return figure
