@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from helpers import BY_HAND, deepseek_v3, gpt_oss, h100, llama, qwen3_30b_a3b, qwen3_next, server
 
+from lessonlib.catalogue import load_model
 from lessonlib.deployment import Efficiency
 from lessonlib.precision import Precision
 from lessonlib.request import Request, request_cost
@@ -197,3 +198,13 @@ def test_a_model_built_by_hand_has_the_published_number_of_parameters(name):
     build, parameters = BY_HAND[name]
     assert build().parameters == parameters
     assert sum(build().weights_by_part.values()) == parameters
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_the_catalogue_reads_the_same_model_from_its_config(name):
+    """Two entries of the books, the config and the sizes written out, give the same parts and so the same numbers."""
+    by_hand, read = BY_HAND[name][0](), load_model(name)
+    for number in ("parameters", "active_parameters", "block_matmul_weights", "weights_by_part", "max_positions"):
+        assert getattr(read, number) == getattr(by_hand, number)
+    assert set(read.mixer_kinds) == set(by_hand.mixer_kinds)
+    assert set(read.expert_kinds) == set(by_hand.expert_kinds)
