@@ -173,6 +173,15 @@ def _twice_the_answer(batch: int) -> float:
     return cost_of(twice, batch).seconds / cost_of(REASONING, batch).seconds
 
 
+LEVEL_AT_FIRST = {"gpt": "gpt-oss-120b", "qwen": "qwen3-30b-a3b"}
+
+
+def _bytes_that_grow(name: str) -> float:
+    """Cache bytes of a token, in 16 bits, in the layers without a window."""
+    kinds = Deployment(load_model(name), load_accelerator("h100-sxm")).folded.kinds
+    return sum(kind.cache_bytes for kind in kinds if kind.window is None)
+
+
 def _alternating_numbers() -> dict[str, Any]:
     """MB that gpt-oss-20b holds for a finished reasoning answer: its sliding layers, its full ones, and two slips."""
     tokens = REASONING.prompt + REASONING.output - 1
@@ -967,6 +976,29 @@ EXERCISES: tuple[Exercise, ...] = (
         },
         hints=("Which bytes does paging get rid of: bytes that were read, or bytes that were only reserved?",),
         solution="{answer} Paging gets rid of memory that was reserved and never used. Nobody ever read it.",
+    ),
+    ChoiceExercise(
+        key="level-then-apart",
+        notebook="03_how_the_kv_cache_grows",
+        question="Without a cache both make about 60 tokens a second. Which one is faster at 32,768 tokens of context?",
+        options={
+            "a": "gpt-oss-120b.",
+            "b": "Qwen3-30B-A3B.",
+            "c": "Neither: both slow down alike.",
+        },
+        right="a",
+        because={
+            "a": "A cached token takes {gpt:,.0f} bytes in those layers of gpt-oss-120b that keep it, and {qwen:,.0f} "
+            "bytes in Qwen3-30B-A3B. The count of parameters plays no part in how a step grows.",
+            "b": "It has fewer parameters, but that is not what grows. Compare the bytes of a cached token.",
+            "c": "Their weights cost a step about the same. Their caches do not: look at layers, KV heads and windows.",
+        },
+        hints=(
+            "What a step reads more of at 32,768 tokens is cache. Compare the layers that keep all tokens.",
+            "Half of the layers of gpt-oss-120b have a window of 128 tokens.",
+        ),
+        solution="{answer} In its layers that keep all tokens, a token takes {gpt:,.0f} bytes, against {qwen:,.0f}.",
+        numbers=lambda: {name: _bytes_that_grow(model) for name, model in LEVEL_AT_FIRST.items()},
     ),
     # ---- 05 When prefill stops mattering
     NumberExercise(
