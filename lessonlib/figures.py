@@ -86,6 +86,15 @@ CURVE_LABELS = {
     "end": ((6, 0), "left", "center"),
 }
 
+# Curves of models: label, colour, and the token and the side at which the label stands.
+MODEL_CURVES: dict[str, tuple[str, str, tuple[float, str]]] = {
+    "llama-2-7b": ("Llama-2-7B: MHA,\n4,096 positions", OVERHEAD, (3_500, "left")),
+    "llama-3.1-8b": ("Llama-3.1-8B: GQA", CACHE, (131_072, "end")),
+    "deepseek-v3": ("DeepSeek-V3: MLA", OTHER, (131_072, "end")),
+    "gpt-oss-20b": ("gpt-oss-20b: half of its\nlayers keep 128 tokens", WEIGHTS, (1_000, "below")),
+    "qwen3-next-80b-a3b": ("Qwen3-Next-80B-A3B: a constant\nstate in three of four layers", INK, (1, "above")),
+}
+
 # The plane of prompt and output: its ends in tokens, and the place of labels that find no room left of their dot, in
 # points from it; those further off get a line to their dot.
 PLANE = ((5.0, 300_000.0), (5.0, 40_000.0))
@@ -457,15 +466,15 @@ def lever_curves(
     return figure
 
 
-def cache_growth(curves: Mapping[str, tuple[Any, Any, str, tuple[float, str]]], title: str) -> Figure:
-    """Bytes that one sequence holds, by its tokens, log-log.
+def cache_growth(curves: Mapping[str, tuple[Any, Any]], title: str) -> Figure:
+    """Bytes that one sequence holds, by its tokens, log-log. `curves`: model to (tokens, bytes), drawn as far as given.
 
-    `curves`: label to (tokens, bytes, colour, (token, side)): drawn as far as given, and labelled at that token on that
-    side, one of CURVE_LABELS.
+    MODEL_CURVES says how the lesson's models are drawn; another is grey, its name at the end.
     """
     figure, axes = new_figure(title, height=5.2)
     axes.set(xscale="log", yscale="log")
-    for label, (tokens, held, colour, (at, side)) in curves.items():
+    for name, (tokens, held) in curves.items():
+        label, colour, (at, side) = MODEL_CURVES.get(name, (name, OVERHEAD, (tokens[-1], "end")))
         axes.plot(tokens, held, color=colour, solid_capstyle="butt")
         height = np.exp(np.interp(np.log(at), np.log(tokens), np.log(held)))
         offset, across, up = CURVE_LABELS[side]
