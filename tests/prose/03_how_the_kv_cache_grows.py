@@ -1,0 +1,60 @@
+"""The numbers that notebook 03 says in its prose, each made by the library."""
+
+from lessonlib import load_model
+from lessonlib.cache import cache_by_kind, span_where_cache_passes_weights, step_parts
+from lessonlib.catalogue import load_measurements
+from lessonlib.deployment import Deployment
+from lessonlib.exercise_book import REASONING, server
+
+BATCH = 32
+
+
+def gpt_oss():
+    return Deployment(load_model("gpt-oss-20b"), server().accelerator)
+
+
+def bytes_in_a_layer():
+    each = {kind.bytes / kind.layers for kind in cache_by_kind(gpt_oss(), 1)}
+    assert len(each) == 1
+    return f"In one layer a token takes {each.pop():,.0f} bytes"
+
+
+def window():
+    (kind,) = (kind for kind in gpt_oss().folded.kinds if kind.window)
+    return f"Half of them slide, with a window of {kind.window} tokens" if 2 * kind.layers == 24 else "not half"
+
+
+def start_level():
+    """Both models without a cache, to the nearest ten tokens a second."""
+    conditions = {"source": "llamacpp-benches", "metric": "decode_rate", "context_tokens": 0}
+    rows = [row for name in ("gpt-oss-120b", "qwen3-30b-a3b") for row in load_measurements(model=name, **conditions)]
+    assert len(rows) == 2
+    (level,) = {round(row.value, -1) for row in rows}
+    return f"about {level:.0f} tokens"
+
+
+def deepest():
+    contexts = [row.context_tokens for row in load_measurements(source="llamacpp-benches", metric="decode_rate")]
+    return f"faster at {max(contexts):,} tokens of context"
+
+
+def own_share():
+    first, last = (step_parts(server(), REASONING, k, BATCH).seconds for k in (1, REASONING.output - 1))
+    return f"Your own thought adds {100 * (last / first - 1):.0f} %"
+
+
+HELD = {
+    "gpt-oss-20b has 24 layers": lambda: f"gpt-oss-20b has {gpt_oss().model.layers} layers",
+    "In one layer a token takes 2,048 bytes": bytes_in_a_layer,
+    "Half of them slide, with a window of 128 tokens": window,
+    "with 12,927 tokens": lambda: f"with {REASONING.prompt + REASONING.output - 1:,} tokens",
+    "an answer of 25,600 tokens": lambda: f"an answer of {2 * REASONING.output:,} tokens",
+    "Your 31 neighbours": lambda: f"Your {BATCH - 1} neighbours",
+    "the neighbour of 31 others": lambda: f"the neighbour of {BATCH - 1} others",
+    "about 60 tokens": start_level,
+    "faster at 32,768 tokens of context": deepest,
+    "from a span of 3,579 tokens on": lambda: (
+        f"from a span of {span_where_cache_passes_weights(server(), BATCH):,} tokens on"
+    ),
+    "Your own thought adds 4 %": own_share,
+}
