@@ -36,8 +36,24 @@ PEAK_COLUMNS = {
     "fp4": "fp4_tflops",
 }
 # What a published value measures and in which unit the tables keep it; then that unit in SI.
-METRICS = {"decode_rate": "tok/s", "prefill_rate": "tok/s", "itl_slope": "ms/token", "itl_intercept": "ms"}
-SI_UNITS = {"tok/s": ("tokens/s", 1.0), "ms": ("s", 1e-3), "ms/token": ("s/token", 1e-3)}
+METRICS = {
+    "decode_rate": "tok/s",
+    "prefill_rate": "tok/s",
+    "output_rate": "tok/s",
+    "output_rate_per_device": "tok/s/device",
+    "request_time": "s",
+    "ttft": "ms",
+    "tpot": "ms",
+    "itl_slope": "ms/token",
+    "itl_intercept": "ms",
+}
+SI_UNITS = {
+    "tok/s": ("tokens/s", 1.0),
+    "tok/s/device": ("tokens/s/device", 1.0),
+    "s": ("s", 1.0),
+    "ms": ("s", 1e-3),
+    "ms/token": ("s/token", 1e-3),
+}
 QUALITIES = ("A", "B", "C")
 
 
@@ -202,26 +218,28 @@ def load_workload(name: str) -> Workload:
     )
 
 
-def load_measurements(**conditions: Any) -> tuple[Measurement, ...]:
+def load_measurements(*, impossible: bool = False, **conditions: Any) -> tuple[Measurement, ...]:
     """Published measurements, in the order of the table; those that meet every condition, such as metric="decode_rate".
 
     A condition names a field of Measurement and the value that it must have. Raises UnknownNameError for another name,
-    and for a value that no row of the table has, with the nearest ones.
+    and for a value that no row of the table has, with the nearest ones. `impossible`: instead, the rows of
+    data/impossible_measurements.csv, which cannot be true and are kept as an exercise.
     """
-    rows = _measurements()
+    table = "impossible_measurements" if impossible else "measurements"
+    rows = _measurements(table)
     for name, wanted in conditions.items():
         known = tuple(field.name for field in fields(Measurement))
         if name not in known:
             _unknown("condition", name, known, "Measurement's fields")
         if not any(getattr(row, name) == wanted for row in rows):
             found = sorted({str(getattr(row, name)) for row in rows})
-            _unknown(f"value of {name}", wanted, found, "data/measurements.csv")
+            _unknown(f"value of {name}", wanted, found, f"data/{table}.csv")
     return tuple(row for row in rows if all(getattr(row, name) == wanted for name, wanted in conditions.items()))
 
 
 @cache
-def _measurements() -> tuple[Measurement, ...]:
-    return tuple(_measurement(row) for row in _read_table("measurements"))
+def _measurements(table: str) -> tuple[Measurement, ...]:
+    return tuple(_measurement(row) for row in _read_table(table))
 
 
 def _measurement(row: dict[str, Any]) -> Measurement:

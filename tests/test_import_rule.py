@@ -21,9 +21,13 @@ ARITHMETIC = (
     ("accelerator", "deployment"),
     ("roofline",),
     ("request", "explain"),
-    ("cache", "batching", "levers", "traffic", "continuous"),
+    ("cache", "batching", "levers", "traffic", "continuous", "calibration"),
 )
-ROOMS = (*ARITHMETIC, ("catalogue",), ("timing", "figures", "widgets", "exercises", "exercise_book", "report"))
+ROOMS = (
+    *ARITHMETIC,
+    ("catalogue", "published"),
+    ("timing", "figures", "widgets", "exercises", "exercise_book", "report"),
+)
 RANK = {module: rank for rank, room in enumerate(ROOMS) for module in room}
 PURE = {module for room in ARITHMETIC for module in room}
 
