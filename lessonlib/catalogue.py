@@ -23,7 +23,9 @@ from lessonlib.errors import InvalidInputError, UnknownNameError, require_count,
 from lessonlib.model import Model
 
 if TYPE_CHECKING:
+    from lessonlib.published import TypicalEfficiency
     from lessonlib.request import Request
+    from lessonlib.traffic import LengthQuantiles
 
 DATA = Path(__file__).resolve().parent.parent / "data"
 LARGEST_CONFIG = 2**20  # bytes; published files have a few thousand
@@ -257,6 +259,39 @@ def _measurement(row: dict[str, Any]) -> Measurement:
             f"{found.metric}."
         )
     return found
+
+
+def load_lengths(workload: str, quantity: str) -> "LengthQuantiles":
+    """The published distribution of a workload's "prompt" or "output" tokens, to draw lengths from.
+
+    `load_lengths("production-reasoning", "output")`. Raises UnknownNameError with what the table has.
+    """
+    from lessonlib.traffic import LengthQuantiles  # only when asked for, as a Request is
+
+    rows = {f"{row['workload']}: {row['quantity']}": row for row in load_table("workload_quantiles")}
+    name = f"{workload}: {quantity}"
+    if name not in rows:
+        _unknown("distribution", name, tuple(rows), "load_table('workload_quantiles')")
+    quantiles = {
+        float(column[1:].replace("_", ".")) / 100: value  # p99_9 is the quantile at 0.999
+        for column, value in rows[name].items()
+        if column[0] == "p" and column[1:].replace("_", "").isdigit()
+    }
+    return LengthQuantiles((*quantiles, 1.0), (*quantiles.values(), rows[name]["max"]))
+
+
+def typical_efficiency(accelerator: "str | Accelerator", engine: str | None = None) -> "TypicalEfficiency":
+    """What published measurements reached on such a device: `.low`, `.middle`, `.high` and their `.provenance`.
+
+    Each is an Efficiency for a Deployment. The middle is one fit for all classes of memory, which predicted unseen
+    sources better than a fit for each; the range is that of the accelerator's class. `engine`, such as "vLLM": its own
+    fit, where at least two publishers measured it. Raises UnknownNameError. calibration.py says how it is fitted.
+    """
+    from lessonlib.published import typical  # only when asked for: it prices the whole table
+
+    name = accelerator.name if isinstance(accelerator, Accelerator) else accelerator
+    _row("accelerators", "accelerator", name)  # refused here, with the nearest names
+    return typical(name, engine)
 
 
 def source_of(name: str) -> str:
