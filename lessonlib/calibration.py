@@ -96,6 +96,15 @@ def errors(ratios: Any) -> Errors:
     return Errors(float(np.median(off)), float(np.quantile(off, 0.9)), int(off.size))
 
 
+def source_quantiles(values: Any, publishers: Any, levels: Sequence[float]) -> list[float]:
+    """Quantiles in which each publisher has the same weight, however many values are its own."""
+    values, publishers = np.asarray(values, dtype=float), np.asarray(publishers)
+    order = np.argsort(values)
+    names, which, counts = np.unique(publishers, return_inverse=True, return_counts=True)
+    weight = (1 / counts[which] / len(names))[order]
+    return [float(value) for value in np.interp(levels, np.cumsum(weight) - weight / 2, values[order])]
+
+
 class Search:
     """Every pair of fraction and overhead, tried on every point once; then any choice of sources is fitted at once.
 
