@@ -26,6 +26,8 @@ from lessonlib.model import Model
 from lessonlib.precision import Precision
 from lessonlib.units import format_bytes
 
+MOST_DEVICES = 1024  # of one tensor-parallel group that a remedy may name
+
 
 @dataclass(frozen=True)
 class Efficiency:
@@ -73,7 +75,10 @@ class Speculation:
     @property
     def tokens_per_round(self) -> float:
         """E, the expected number of tokens that one verifying pass yields: 1 + a + ... + a**g."""
-        return math.fsum(self.acceptance**i for i in range(self.draft_tokens + 1))
+        idle = 1 - self.acceptance
+        if not 0 < idle < 1:  # every draft accepted, or none
+            return 1.0 + self.draft_tokens * (idle == 0)
+        return -math.expm1((self.draft_tokens + 1) * math.log1p(-idle)) / idle
 
 
 @dataclass(frozen=True)
@@ -97,6 +102,7 @@ class Deployment:
     peak: float = field(init=False, repr=False, compare=False)  # FLOP/s that all devices together give
     bandwidth: float = field(init=False, repr=False, compare=False)  # byte/s that all devices together give
     memory_available: float = field(init=False, repr=False, compare=False)  # bytes for weights and cache
+    max_positions: int | None = field(init=False, repr=False, compare=False)  # of the model, and of a draft
     weight_bytes: float = field(init=False, repr=False, compare=False)  # of all weights, a draft's included
 
     def __post_init__(self) -> None:
@@ -124,13 +130,16 @@ class Deployment:
                 f"Deployment: {self.accelerator.name!r} has no link figure, so the all-reduces of {self.devices} "
                 "devices cannot be timed; take devices=1, or an Accelerator with link in byte/s."
             )
+        peak = self.accelerator.peak(str(self.precision.compute))
         put(self, "folded", fold(self.model, self.precision, self.devices))
         if self.speculation is not None and self.speculation.draft is not None:
             put(self, "folded_draft", fold(self.speculation.draft, self.precision, self.devices))
         draft_bytes = 0.0 if self.folded_draft is None else self.folded_draft.resident_bytes
         put(self, "weight_bytes", self.folded.resident_bytes + draft_bytes)
         put(self, "memory_available", self.memory_fraction * self.devices * self.accelerator.memory)
-        peak = self.accelerator.peak(str(self.precision.compute))
+        draft = None if self.speculation is None else self.speculation.draft
+        limits = [m.max_positions for m in (self.model, draft) if m is not None and m.max_positions is not None]
+        put(self, "max_positions", min(limits, default=None))
         put(self, "peak", self.devices * self.efficiency.mfu * peak)
         put(self, "bandwidth", self.devices * self.efficiency.mbu * self.accelerator.bandwidth)
 
@@ -164,7 +173,10 @@ class Deployment:
         tokens = require_count("largest_batch", "tokens", tokens)
         if self.memory_free <= 0:
             return 0
-        batch = math.floor(self.memory_free / self.sequence_bytes(float(tokens)))
+        each = self.sequence_bytes(float(tokens))
+        if not each:
+            raise InvalidInputError(f"largest_batch: {self.model.name} keeps neither cache nor state; any batch fits.")
+        batch = math.floor(self.memory_free / each)
         while self.memory_needed(float(tokens), batch + 1) <= self.memory_available:
             batch += 1
         while batch and self.memory_needed(float(tokens), batch) > self.memory_available:
@@ -179,7 +191,7 @@ class Deployment:
         remedies = tuple(self._remedies(tokens, batch))
         nothing = "no dtype does, and there is no link figure to join more devices"
         if self.accelerator.link is not None:
-            nothing = "no dtype and no number of these devices up to 1,024 does"
+            nothing = f"no dtype and no number of these devices up to {MOST_DEVICES:,} does"
         advice = "; or ".join(remedies) if remedies else nothing
         raise DoesNotFitError(
             f"{self.model.name} with {batch:,} x {tokens:,} tokens on {self.devices} x {self.accelerator.name} needs "
@@ -208,12 +220,23 @@ class Deployment:
                 found.append(words)
                 break
         if self.accelerator.link is not None:
-            for devices in range(self.devices + 1, 1025):
-                try:
-                    more = replace(self, devices=devices)
-                except LessonError:  # heads that do not divide over so many
-                    continue
-                if more.memory_needed(float(tokens), batch) <= more.memory_available:
-                    found.append(f"devices={devices}")
-                    break
+            found += self._more_devices(tokens, batch, alone=not found)
         return found
+
+    def _more_devices(self, tokens: int, batch: int, alone: bool) -> list[str]:
+        """The fewest devices that hold the batch; failing that, if `alone`, the fewest that hold a smaller one."""
+        each = self.memory_fraction * self.accelerator.memory
+        fewest = math.ceil(self.memory_needed(float(tokens), batch) / each)  # more devices never need fewer bytes
+        second: list[str] = []
+        for devices in range(self.devices + 1, MOST_DEVICES + 1):
+            if devices < fewest and (second or batch == 1 or not alone):
+                continue
+            try:
+                more = replace(self, devices=devices)
+            except LessonError:  # heads that do not divide over so many
+                continue
+            if more.memory_needed(float(tokens), batch) <= more.memory_available:
+                return [f"devices={devices}"]
+            if alone and not second and batch > 1 and (largest := more.largest_batch(tokens)):
+                second.append(f"devices={devices} with batch={largest}")
+        return second

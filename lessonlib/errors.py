@@ -44,7 +44,7 @@ def shown(value: Any) -> str:
     try:
         text = repr(value)
     except ValueError:  # Python refuses to print integers of thousands of digits
-        return f"a {type(value).__name__} too long to print"
+        return f"a value of type {type(value).__name__} too long to print"
     return text if len(text) <= 80 else f"{text[:60]}... ({len(text)} characters)"
 
 

@@ -193,7 +193,7 @@ def equations(cost: "RequestCost") -> str:
     new, steps = request.prompt - request.cached, request.output - 1
     peak, bandwidth = f"{deployment.peak / 1e12:,.5g} TFLOP/s", f"{deployment.bandwidth / 1e9:,.5g} GB/s"
     lines = [
-        f"**{_title(cost)}**",
+        f"**{escape(_title(cost), quote=False)}**",
         "",
         f"- P_block = {model.block_matmul_weights:,}; LM head V w = {model.vocabulary:,} x {model.width:,} = "
         f"{model.head_weights:,}",

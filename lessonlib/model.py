@@ -72,10 +72,19 @@ class Model:
             raise InvalidInputError(
                 f"{owner}: tied_embeddings is {shown(self.tied_embeddings)}; expected True or False."
             )
+        pairs = isinstance(self.blocks, tuple) and all(
+            isinstance(pair, tuple) and len(pair) == 2 for pair in self.blocks
+        )
+        if not pairs or not all(isinstance(block, Block) for _, block in self.blocks):
+            raise InvalidInputError(
+                f"{owner}: blocks is {shown(self.blocks)}; expected ((count, Block), ...) as tuples."
+            )
         if not self.blocks:
             raise InvalidInputError(f"{owner}: it has no blocks; expected at least one (count, Block) pair.")
-        for count, block in self.blocks:
-            require_count(owner, "number of layers of a block", count)
+        counts = (require_count(owner, "number of layers of a block", count) for count, _ in self.blocks)
+        blocks = tuple((count, block) for count, (_, block) in zip(counts, self.blocks, strict=True))
+        object.__setattr__(self, "blocks", blocks)
+        for _, block in self.blocks:
             for part in block.parts:
                 if part.width != self.width:
                     raise InvalidInputError(

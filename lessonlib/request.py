@@ -59,10 +59,12 @@ def _as_input(name: str, value: Any, least: int, owner: str = "Request") -> Any:
             raise InvalidInputError(f"{owner}: {name} is {shown(value)}; expected at most 2**53, to count exactly.")
         return count
     array = None
-    if isinstance(value, np.ndarray | list | tuple):
+    listed = isinstance(value, list | tuple) and not any(isinstance(item, bool) for item in value)
+    if listed or (isinstance(value, np.ndarray) and not isinstance(value, np.ma.MaskedArray)):
         try:
-            array = np.asarray(value)
-        except ValueError:
+            array = np.array(value)  # a copy: what the caller does to theirs later changes no cost
+            array.flags.writeable = False
+        except (ValueError, OverflowError):
             array = None
     if array is None or array.dtype.kind not in "iuf":
         what = shown(value) if array is None else f"an array of {array.dtype}"
@@ -173,6 +175,8 @@ class RequestCost:
         """Why the cell at `index` is NaN, in words; "" when it was computed."""
         if self.refused is None:
             return ""
+        if len(index) != self.refused.ndim:
+            raise InvalidInputError(f"why_refused: give the {self.refused.ndim} indices of one cell.")
         return REFUSALS.get(int(self.refused[index]), "")
 
     def roofs(self) -> tuple["Roof", ...]:
@@ -288,13 +292,13 @@ def request_cost(deployment: Deployment, request: Request, batch: Any = 1) -> Re
     if not isinstance(deployment, Deployment) or not isinstance(request, Request):
         wrong, kind = (request, "Request") if isinstance(deployment, Deployment) else (deployment, "Deployment")
         raise InvalidInputError(f"request_cost: got {shown(wrong)} where a {kind} was expected.")
-    if type(batch) is not int or batch < 1:
+    if type(batch) is not int or not 1 <= batch <= MOST_TOKENS:
         batch = _as_input("batch", batch, 1, "request_cost")
     if request.is_array or type(batch) is not int:
         return _array_cost(deployment, request, batch)
     b = float(batch)
     prompt, output, cached = float(request.prompt), float(request.output), float(request.cached)
-    limit = deployment.model.max_positions
+    limit = deployment.max_positions
     if limit is not None and prompt + output > limit:
         raise InvalidInputError(
             f"Request: prompt {request.prompt:,} + output {request.output:,} is {request.prompt + request.output:,} "
@@ -316,12 +320,12 @@ def _refusals(deployment: Deployment, prompt: Any, output: Any, cached: Any, bat
     def not_whole(value: Any, least: int) -> Any:
         return ~((value >= least) & (value <= MOST_TOKENS) & (np.floor(value) == value))
 
-    limit = deployment.model.max_positions
+    limit = deployment.max_positions
     chunk = deployment.prefill_chunk
     checks = (
         (1, not_whole(prompt, 1)),
         (2, not_whole(output, 1)),
-        (3, not_whole(cached, 0) | ~(cached < prompt)),
+        (3, not_whole(cached, 0) | np.logical_not(cached < prompt)),
         (4, not_whole(batch, 1)),
         (5, False if limit is None else prompt + output > limit),
         (6, deployment.memory_needed(prompt + output, batch, np) > deployment.memory_available),

@@ -10,6 +10,8 @@ is a floor for kernels run in turn. Source: Williams, Waterman, Patterson, CACM 
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from lessonlib.deployment import Deployment
 from lessonlib.errors import require_count
 from lessonlib.folded import FoldedModel, ScalarNamespace
@@ -30,8 +32,10 @@ class Work:
 
     @property
     def intensity(self) -> Any:
-        """Arithmetic intensity, FLOP/byte."""
-        return self.flops / self.bytes
+        """Arithmetic intensity, FLOP/byte; NaN where no byte is moved."""
+        moved = np.asarray(self.bytes, dtype=np.float64)
+        ratio = np.divide(self.flops, moved, out=np.full(moved.shape, np.nan), where=moved != 0)
+        return float(ratio) if ratio.ndim == 0 else ratio
 
     def __repr__(self) -> str:
         return f"Work(flops={self.flops!r}, bytes={self.bytes!r}, seconds={self.seconds!r})"

@@ -223,3 +223,42 @@ def test_cache_bytes_take_arrays():
     assert type(llama().cache_bytes(5)) is float
     sliding = gpt_oss(24, 32).cache_bytes(tokens)
     assert np.array_equal(sliding, 12 * 2048 * (tokens + np.minimum(tokens, 128)))
+
+
+def test_a_number_and_an_array_together():
+    cost = request_cost(server(), Request(1000, np.array([1, 2, 300])))
+    assert not cost.refused.any() and cost.decode.passes[2] == 299
+    assert cost.seconds[1] == request_cost(server(), Request(1000, 2)).seconds
+    assert not request_cost(server(), Request(1000, [5])).refused.any()
+    assert not request_cost(server(), Request(128, 128), np.arange(1, 9)).refused.any()
+
+
+def test_an_array_is_the_requests_own():
+    mine = np.array([10, 20])
+    request = Request(5, mine)
+    before = request_cost(server(), request).tpot
+    mine[:] = 1
+    assert (request_cost(server(), request).tpot == before).all()
+    with pytest.raises(ValueError, match="read-only"):
+        request.output[0] = 3
+
+
+@pytest.mark.parametrize(
+    "wrong", [[True, 2], np.ma.array([1, 2], mask=[0, 1]), [10**400, 1]], ids=["bool", "masked", "huge"]
+)
+def test_arrays_that_hide_something_are_refused(wrong):
+    with pytest.raises(InvalidInputError):
+        Request(5, wrong)
+
+
+def test_why_refused_wants_a_cell():
+    cost = request_cost(server(), Request([1, 0], 2))
+    assert "prompt" in cost.why_refused(1) and cost.why_refused(0) == ""
+    with pytest.raises(InvalidInputError, match="indices of one cell"):
+        cost.why_refused()
+
+
+def test_no_byte_has_no_intensity():
+    assert np.isnan(request_cost(server(), Request(5, 1)).decode.linear.intensity)
+    found = request_cost(server(), Request(5, [1, 3])).decode.linear.intensity
+    assert np.isnan(found[0]) and found[1] > 0.9

@@ -45,7 +45,7 @@ def test_a_request_takes_whole_numbers(name, wrong):
             assert repr(wrong) in message or "an array" in message
 
 
-@pytest.mark.parametrize("wrong", [value for value in NOT_COUNTS if value is not HUGE], ids=lambda v: repr(v)[:20])
+@pytest.mark.parametrize("wrong", NOT_COUNTS, ids=lambda v: repr(v)[:20])
 def test_a_batch_is_a_whole_number_of_at_least_one(wrong):
     for request in (Request(5, 5), Request([5, 6], 5)):
         if isinstance(wrong, list):

@@ -58,7 +58,7 @@ def time_cpu(quick: bool = False, progress: bool = True) -> Record:
 
 
 def _with_bar(lines: Any, stages: int) -> Iterator[str]:
-    from tqdm.auto import tqdm  # type: ignore[import-untyped]
+    from tqdm.auto import tqdm
 
     with tqdm(total=stages, desc="timing this CPU", leave=False) as bar:
         for line in lines:
