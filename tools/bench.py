@@ -133,10 +133,54 @@ def nbval() -> dict:
     return {"seconds": time.perf_counter() - started, "says": done.stdout.strip().splitlines()[-1].strip("= ")}
 
 
+def continuous(count: int, load: float, prefill: str) -> None:
+    """In an interpreter of its own: `count` requests of the production-R1 lengths; prints seconds and megabytes added.
+
+    `load`: the arrival rate over the rate at which the server works off 10,000 requests that are there at once.
+    """
+    import resource
+
+    from lessonlib import load_accelerator, load_model
+    from lessonlib.catalogue import load_lengths
+    from lessonlib.continuous import simulate
+    from lessonlib.traffic import all_at_once, poisson_traffic
+
+    deployment = Deployment(load_model(MODELS[0]), load_accelerator("h100-sxm"))
+    lengths = [load_lengths("production-reasoning", quantity) for quantity in ("prompt", "output")]
+    unit = 1 if sys.platform == "darwin" else 1024
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    capacity = 10_000 / simulate(deployment, all_at_once(10_000, *lengths, seed=1), prefill).elapsed
+    traffic = poisson_traffic(count, load * capacity, *lengths, seed=2, thought_share=0.7)
+    started = time.perf_counter()
+    report = simulate(deployment, traffic, prefill)
+    seconds = time.perf_counter() - started
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    assert report.finished == count and report.output_tokens == traffic.output.sum()
+    found = {"seconds": seconds, "megabytes": (after - before) / 1e6, "events": report.events}
+    print(json.dumps(found | {"preemptions": int(report.preemptions.sum())}))
+
+
+def continuous_batching(repeat: int = 3) -> dict:
+    """100,000 requests: at 85 % of what the server can take, and at 130 %; and how the time grows from 10,000."""
+    found = {}
+    for load, prefill in ((0.85, "first"), (0.85, "chunked"), (1.3, "first")):
+        seconds = {}
+        for count in (10_000, 100_000):
+            code = (
+                f"import sys; sys.path.insert(0, 'tools'); import bench; bench.continuous({count}, {load}, {prefill!r})"
+            )
+            runs = [json.loads(in_fresh_interpreter(code)) for _ in range(repeat)]
+            found[f"{count:,} at {load:.0%}, {prefill}"] = {k: statistics.median(r[k] for r in runs) for k in runs[0]}
+            seconds[count] = statistics.median(run["seconds"] for run in runs)
+        found[f"ten times the requests at {load:.0%}, {prefill}, times"] = seconds[100_000] / seconds[10_000]
+    return found
+
+
 BENCHES = {
     "request_cost_us": one_request,
     "closed_form_against_loop": against_the_loop,
     "sweep_of_a_million": sweeps,
+    "continuous_batching": continuous_batching,
     "import": import_time,
     "slider": slider_update,
     "nbval": nbval,
