@@ -1,0 +1,52 @@
+"""The numbers that notebook 05 says in its prose, each made by the library."""
+
+from lessonlib.exercise_book import CHAT, FP8_CACHE, INT4, REASONING, SPECULATION, cost_of, server
+from lessonlib.levers import break_even_output, elasticities, faster_peak, limit_batch, more_bandwidth, prefix_cache
+
+
+def prefill_percent(request, batch=1):
+    return 100 * (1 - cost_of(request, batch).decode_share)
+
+
+def at_limit(request, rate):
+    return elasticities(server(), request, limit_batch(server(), request))[rate]
+
+
+def faster(lever, batch):
+    return lever.speedup(server(), REASONING, batch)
+
+
+def turn(request, one, other):
+    """The first batch at which one lever beats the other."""
+    batches = range(1, limit_batch(server(), request) + 1)
+    return next(b for b in batches if one.speedup(server(), request, b) > other.speedup(server(), request, b))
+
+
+HELD = {
+    "each accepted with 0.7": lambda: f"each accepted with {SPECULATION.acceptance}",
+    "**Acceptance is assumed**: 0.7": lambda: f"**Acceptance is assumed**: {SPECULATION.acceptance}",
+    "0.0074 % of reasoning alone, 2.5 % of chat alone, 67 % of chat's GPU clock at its limit": lambda: (
+        f"{prefill_percent(REASONING):.4f} % of reasoning alone, {prefill_percent(CHAT):.1f} % of chat alone, "
+        f"{prefill_percent(CHAT, limit_batch(server(), CHAT)):.0f} % of chat's GPU clock at its limit"
+    ),
+    "20 output tokens make its prefill a twentieth": lambda: (
+        f"{break_even_output(server(), 100)} output tokens make its prefill a twentieth"
+    ),
+    "chat follows peak (-0.755) and reasoning bandwidth (-0.9996)": lambda: (
+        f"chat follows peak ({at_limit(CHAT, 'peak'):.3f}) and reasoning bandwidth "
+        f"({at_limit(REASONING, 'bandwidth'):.4f})"
+    ),
+    "4-bit weights: 2.83 times alone, 1.32 at batch 32.": lambda: (
+        f"4-bit weights: {faster(INT4, 1):.2f} times alone, {faster(INT4, 32):.2f} at batch 32."
+    ),
+    "An fp8 cache: 1.03, then 1.48.": lambda: (
+        f"An fp8 cache: {faster(FP8_CACHE, 1):.2f}, then {faster(FP8_CACHE, 32):.2f}."
+    ),
+    "below batch 27": lambda: f"below batch {turn(CHAT, prefix_cache(1.0), INT4)}",
+    "From batch 62 on": lambda: f"From batch {turn(CHAT, faster_peak(2), more_bandwidth(2))} on",
+    "passes int4 weights at batch 24": lambda: f"passes int4 weights at batch {turn(REASONING, FP8_CACHE, INT4)}",
+    "at batch 27 for chat (prefill passes weights) and at batch 24 for reasoning": lambda: (
+        f"at batch {turn(CHAT, prefix_cache(1.0), INT4)} for chat (prefill passes weights) and at batch "
+        f"{turn(REASONING, FP8_CACHE, INT4)} for reasoning"
+    ),
+}
