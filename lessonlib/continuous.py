@@ -31,7 +31,6 @@ from lessonlib.cache import linear_step_seconds, other_step_seconds
 from lessonlib.deployment import Deployment
 from lessonlib.errors import DoesNotFitError, InvalidInputError, require_count, require_fraction, require_rate, shown
 from lessonlib.folded import ScalarNamespace
-from lessonlib.request import MOST_CHUNKS, prefill_numbers
 from lessonlib.roofline import attention_numbers, communication_seconds, roofline
 from lessonlib.serving_report import Occupancy, Report
 from lessonlib.traffic import Traffic
@@ -154,14 +153,9 @@ class _Server:
         self.output_tokens = self.recomputed_tokens = self.peak_holding = self.peak_used = 0
         self.log = array("d")  # for each event: time, step, rate, growth, holding, waiting, bytes taken
         self.shared_seconds = cache(self._shared_seconds)
-        self.prefill_seconds = lru_cache(2**16)(self._prefill_seconds)
         self.chunk_seconds = lru_cache(2**16)(self._chunk_seconds)
 
     # Seconds.
-
-    def _prefill_seconds(self, tokens: int) -> float:
-        numbers = prefill_numbers(self.deployment, float(tokens), 0.0, 1.0)
-        return float(numbers.seconds(self.deployment.efficiency.overhead))
 
     def _chunk_seconds(self, new: int, cached: int) -> float:
         """Attention of `new` prompt tokens of one sequence."""
@@ -294,17 +288,7 @@ class _Server:
         self.advance(until - self.time, "idle")
         self.time = until  # a rounding may not put it before the arrival
 
-    def prefill_one(self) -> None:
-        """The admitted request alone, in chunks if the deployment has them."""
-        (i,) = self.prefilling
-        seconds = self.prefill_seconds(self.tokens[i])
-        again = self.preemptions[i] > 0
-        self.recomputed_tokens += self.tokens[i] * again
-        self.advance(seconds, "prefill", seconds * again)
-        del self.prefilling[i]
-        self.join(i)
-
-    def mixed_pass(self, budget: float, decoding: int) -> None:
+    def prompt_pass(self, budget: float, decoding: int) -> None:
         """One pass of `decoding` tokens, one a sequence, and prompt tokens up to `budget` in all.
 
         One roof for the linear layers of all of them, weights read once; attention is each sequence's own.
@@ -421,8 +405,6 @@ def _require_each_fits(deployment: Deployment, traffic: Traffic, server: _Server
             needed=deployment.weight_bytes + float(needed[i]),
             available=deployment.memory_available,
         )
-    if deployment.prefill_chunk is not None and held.max() / deployment.prefill_chunk > MOST_CHUNKS:
-        raise InvalidInputError(f"simulate: a prompt has over {MOST_CHUNKS:,} chunks; take a larger prefill_chunk.")
 
 
 def simulate(
@@ -480,24 +462,22 @@ def simulate(
 
         bar = tqdm(total=len(traffic), unit=" requests", desc="finished")
 
-    events, count, admitted = 0, len(traffic), 1 if prefill == "first" else math.inf
+    events, count = 0, len(traffic)
     while server.finished < count and server.time < end and events < most_events:
         events += 1
         server.arrive()
         if server.queue:
-            server.admit(admitted)
+            server.admit(math.inf if prefill != "first" else 1 - len(server.prefilling))
         if not server.holding:
             server.idle(min(server.arrivals[server.arrived], end))
-        elif server.prefilling and prefill == "first":
-            server.prefill_one()
-        elif server.prefilling and prefill == "joint":
-            server.mixed_pass(math.inf, 0)
+        elif server.prefilling and prefill != "chunked":
+            server.prompt_pass(deployment.prefill_chunk or math.inf, 0)
         else:
             while server.free < server.holding * server.most_new_bytes and server.new_bytes(1) > server.free:
                 server.preempt()
             decoding = len(server.running)
             if server.prefilling and decoding < budget:
-                server.mixed_pass(budget, decoding)
+                server.prompt_pass(budget, decoding)
             else:
                 may_admit = not server.queue and server.holding < most
                 server.decode(min(server.arrivals[server.arrived], end) if may_admit else end)
@@ -517,7 +497,7 @@ def simulate(
 def _report(deployment: Deployment, traffic: Traffic, prefill: str, server: _Server, events: int, ended: str) -> Report:
     used = server.capacity - server.free
     server.log.extend((server.time, server.step, 0.0, 0.0, server.holding, len(server.queue), used))
-    time, step, rate, growth, *occupancy = np.array(server.log).reshape(-1, 7).T
+    time, step, rate, growth, *occupancy = np.frombuffer(server.log).reshape(-1, 7).T
     answer, at = np.array(server.answer), np.array(server.answer_step)
     late = np.isnan(answer) & (at > 0) & (at <= server.step)
     row = np.searchsorted(step, at[late]) - 1  # the event that this step was part of

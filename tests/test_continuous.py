@@ -599,7 +599,6 @@ def one(**changes):
             lambda: simulate(server(), one(prompt=[10, 131_000], output=[5, 73])),
             "request 1 has prompt 131,000 + output 73",
         ),
-        (lambda: simulate(server(prefill_chunk=1), one(output=[5, 120_000])), "over 100,000 chunks"),
         (lambda: simulate(server(), one()).percentiles("speed"), "expected one of ttft"),
         (lambda: simulate(server(), one()).percentiles("ttft", (101,)), "1.01"),
         (lambda: simulate(server(), one()).goodput(ttft=0.0), "ttft is 0.0"),
