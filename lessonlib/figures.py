@@ -35,6 +35,7 @@ from lessonlib.request import Request, RequestCost, request_cost
 from lessonlib.units import format_bytes, format_percent, format_seconds
 
 if TYPE_CHECKING:
+    from lessonlib.calibration import Fit, Point
     from lessonlib.catalogue import Workload
 
 PREFILL = "#D55E00"  # vermilion
@@ -547,4 +548,83 @@ def step_by_depth(series: Mapping[str, tuple[Sequence[int], Any, Any]], title: s
     axes[0].set_ylim(0, 1.12e3 * max(max(measured) for _, measured, _ in series.values()))
     axes[0].set_ylabel("ms for an output token (linear scale)")
     figure.supxlabel("tokens in the cache (linear scale)", fontsize=11, color=INK)
+    return figure
+
+
+# Colour and shape of a class of memory, and the colour of its name. The blue is decode's: all of these points decode.
+MEMORY_CLASSES = {
+    "HBM": (OTHER, "o", "#8A3A68"),
+    "GDDR": ("#E69F00", "s", "#8A5F00"),
+    "unified": (DECODE, "^", "#1A6A9A"),
+}
+
+
+def _class_points(
+    axes: Axes, points: Sequence["Point"], x: Any, y: Any, names: Mapping[str, tuple[float, float]]
+) -> None:
+    """The points in the colour and shape of their class of memory, whose name stands at `names`, in axes fractions."""
+    classes = np.array([point.memory_class for point in points])
+    for name, (colour, marker, ink) in MEMORY_CLASSES.items():
+        mine = classes == name
+        style: dict[str, Any] = {"markersize": 5.5, "markeredgewidth": 0.5, "markeredgecolor": "white", "alpha": 0.85}
+        axes.plot(x[mine], y[mine], marker, color=colour, zorder=3, **style)
+        axes.plot(*names[name], marker, color=colour, transform=axes.transAxes, markersize=8)
+        words: dict[str, Any] = {"color": ink, "fontsize": 11, "fontweight": "bold", "va": "center"}
+        count = f"{name} ({mine.sum()})"
+        axes.annotate(count, names[name], (9, 0), xycoords="axes fraction", textcoords="offset points", **words)
+
+
+def _milliseconds(axis: Any, label: str) -> None:
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_label_text(f"{label}, ms (log scale)")
+
+
+def measured_against_floor(points: Sequence["Point"], title: str) -> Figure:
+    """Measured time of a pass by its bytes / bandwidth, log-log, with the diagonal. Nothing in it is fitted.
+
+    Ringed: points under the diagonal. A time of several passes is divided by their number.
+    """
+    figure, axes = new_figure(title, height=6.4)
+    passes = np.array([point.passes for point in points])
+    x = 1e3 * np.array([sum(point.memory) for point in points]) / passes
+    y = 1e3 * np.array([point.measured for point in points]) / passes
+    ends = np.array([0.8 * x.min(), 1.25 * x.max()])
+    axes.set(xscale="log", yscale="log", xlim=ends, ylim=(0.7 * ends[0], 1.3 * y.max()))
+    for factor, words in ((1, "the floor: bytes / bandwidth"), (2, "twice"), (4, "four times"), (8, "eight times")):
+        colour = INK if factor == 1 else QUIET
+        axes.plot(ends, factor * ends, color=colour, linewidth=1.8 if factor == 1 else 0.8)
+        at, side = (1.2 * ends[0], "left") if factor == 1 else (axes.get_ylim()[1] / factor / 1.15, "right")
+        along: dict[str, Any] = {
+            "rotation": np.degrees(np.arctan(factor)),
+            "rotation_mode": "anchor",
+            "transform_rotates_text": True,
+        }
+        axes.text(at, 1.06 * factor * at, words, ha=side, va="bottom", fontsize=LABEL, color=colour, **along)
+    _class_points(axes, points, x, y, {"HBM": (0.72, 0.2), "GDDR": (0.72, 0.145), "unified": (0.72, 0.09)})
+    below = y < x
+    axes.plot(x[below], y[below], "o", markersize=11, markerfacecolor="none", markeredgecolor=INK, zorder=4)
+    _milliseconds(axes.xaxis, "bytes / bandwidth of a pass")
+    _milliseconds(axes.yaxis, "measured time of a pass")
+    return figure
+
+
+def fraction_by_step(points: Sequence["Point"], fit: "Fit", title: str) -> Figure:
+    """The fraction of bandwidth reached by the floor of a step (log), and the curve of two numbers through all.
+
+    The curve is floor / (floor / fraction + overhead).
+    """
+    figure, axes = new_figure(title, height=4.8)
+    x = 1e3 * np.array([point.floor / point.passes for point in points])
+    steps = np.geomspace(0.8 * x.min(), 1.25 * x.max(), 200)
+    curve = steps / (steps / fit.fraction + 1e3 * fit.overhead)
+    axes.set(xscale="log", xlim=(steps[0], steps[-1]), ylim=(0, 1.05))
+    axes.axhline(1, color=INK, linewidth=1.8)
+    axes.text(steps[0] * 1.1, 1.015, "the datasheet", va="bottom", fontsize=LABEL)
+    axes.plot(steps, curve, "--", color=BOUNDARY, zorder=4)
+    words = f"dashed: {fit.fraction:.2f} of bandwidth\nand {1e3 * fit.overhead:.1f} ms a step"
+    axes.text(steps[0] * 1.1, 0.82, words, va="top", fontsize=LABEL)
+    fractions = np.array([point.fraction for point in points])
+    _class_points(axes, points, x, fractions, {"HBM": (0.78, 0.24), "GDDR": (0.78, 0.16), "unified": (0.78, 0.08)})
+    _milliseconds(axes.xaxis, "floor of a step")
+    axes.set_ylabel("fraction reached (linear scale)")
     return figure

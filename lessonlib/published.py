@@ -181,7 +181,8 @@ def unseen_decode_errors() -> Errors:
 
 
 @cache
-def _decode_fits() -> dict[tuple[str, ...], Fit]:
+def decode_fits() -> dict[tuple[str, ...], Fit]:
+    """The two numbers of decode from all publishers: (), and of each engine that has numbers of its own."""
     search = decode_search()
     return search.calibrate(np.ones(len(search.points), dtype=bool), ("engine",))
 
@@ -192,7 +193,7 @@ def typical(accelerator: str, engine: str | None) -> TypicalEfficiency:
     if engine is not None and engine not in known:
         raise UnknownNameError(f"engine {shown(engine)} is not known; expected None or one of {', '.join(known)}.")
     memory_class = memory_classes()[accelerator]
-    search, fits, key = decode_search(), _decode_fits(), () if engine is None else (engine,)
+    search, fits, key = decode_search(), decode_fits(), () if engine is None else (engine,)
     fit = finest(fits, key)
     inside = np.array([point.memory_class == memory_class for point in search.points])
     slower = 1 / search.predict({(): fit})  # measured / predicted
