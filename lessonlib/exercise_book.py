@@ -1385,8 +1385,8 @@ EXERCISES: tuple[Exercise, ...] = (
             "deployment_of(row).folded.dense_bytes are the bytes of a step, .bandwidth what divides them.",
         ),
         solution=(
-            "A step reads {gb:.2f} GB in at least {step:.2f} ms: {answer} of the 2,047. The answers were cut short, or the "
-            "time is another's."
+            "A step reads {gb:.2f} GB in at least {step:.2f} ms: {answer} of the 2,047. The answers were cut "
+            "short, or the time is another's."
         ),
         numbers=lambda: {
             "gb": deployment_of(published_row("m2267")).folded.dense_bytes / 1e9,
@@ -1397,8 +1397,8 @@ EXERCISES: tuple[Exercise, ...] = (
         key="faster-memory",
         notebook="07_predicted_and_published",
         question=(
-            "A B200 has 8 TB/s, an H100 3.35. Llama-3.1-8B in bf16, one sequence, empty cache: how many times faster is "
-            "a step on the B200, by the two numbers?"
+            "A B200 has 8 TB/s, an H100 3.35. Llama-3.1-8B in bf16, one sequence, empty cache: how many times faster "
+            "is a step on the B200, by the two numbers?"
         ),
         unit="times",
         expected=lambda: _step_by_two_numbers("h100-sxm") / _step_by_two_numbers("b200"),
