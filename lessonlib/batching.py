@@ -27,6 +27,14 @@ def _one_request(owner: str, request: Request) -> None:
         raise InvalidInputError(f"{owner}: the request has arrays; give one request.")
 
 
+def _plain_steps(owner: str, deployment: Deployment) -> None:
+    if deployment.speculation is not None:
+        raise InvalidInputError(
+            f"{owner}: the deployment drafts tokens, and a round of drafts is no single step; take one without speculation, "
+            "or request_cost, which prices speculation."
+        )
+
+
 def memory_batch(deployment: Deployment, request: Request, steady: bool = False, block: int = 1) -> int:
     """The largest batch that fits, with memory in blocks of `block` tokens.
 
@@ -81,6 +89,7 @@ def steady_state(deployment: Deployment, request: Request, batch: int, mixed: bo
     mixed (there is no step to ride on).
     """
     _one_request("steady_state", request)
+    _plain_steps("steady_state", deployment)
     batch = require_count("steady_state", "batch", batch)
     deployment.require_fit(request.prompt + request.output, batch)
     steps = request.output - 1
@@ -99,6 +108,7 @@ def mixed_pass(deployment: Deployment, request: Request, batch: int) -> float:
     tokens and the weights are read once. Prompt attention and decode attention are kernels of their own.
     """
     _one_request("mixed_pass", request)
+    _plain_steps("mixed_pass", deployment)
     batch = require_count("mixed_pass", "batch", batch)
     steps = request.output - 1
     if not steps:

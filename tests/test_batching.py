@@ -19,7 +19,7 @@ from lessonlib.batching import (
     price_of_request,
     steady_state,
 )
-from lessonlib.deployment import Efficiency
+from lessonlib.deployment import Efficiency, Speculation
 from lessonlib.errors import DoesNotFitError, InvalidInputError
 from lessonlib.request import Request, request_cost
 from lessonlib.roofline import pass_cost
@@ -186,6 +186,8 @@ def test_constant_state_has_an_intensity_of_its_own():
         (lambda: steady_state(server(), Request([1], 2), 1), "arrays"),
         (lambda: mixed_pass(server(), Request(100, 1), 4), "one output token"),
         (lambda: mixed_pass(server(), CHAT, -1), "batch is -1"),
+        (lambda: mixed_pass(server(speculation=Speculation(2, 0.5)), CHAT, 1), "drafts tokens"),
+        (lambda: steady_state(server(speculation=Speculation(2, 0.5)), CHAT, 1), "drafts tokens"),
         (lambda: parallel_thoughts(server(), CHAT, 0), "thoughts is 0"),
         (lambda: output_token_in_prompt_tokens(server(), CHAT, 1, prompt=0), "prompt is 0"),
         (lambda: price_of_request(server(), CHAT, 1, 0), "price_per_hour is 0"),

@@ -11,10 +11,10 @@ import subprocess
 import sys
 import time
 import timeit
+from dataclasses import replace
 from pathlib import Path
 
-from lessonlib import Accelerator, Deployment, Model, Request, pass_cost, request_cost
-from lessonlib.catalogue import model_config
+from lessonlib import Accelerator, Deployment, Request, load_model, pass_cost, request_cost
 
 ROOT = Path(__file__).parent.parent
 MODELS = ("llama-3.1-8b", "gpt-oss-120b", "deepseek-v3")
@@ -28,9 +28,7 @@ def hypothetical() -> Accelerator:
 
 def unlimited(name: str) -> Deployment:
     """A catalogue model without its limit of positions, on the hypothetical accelerator."""
-    config = dict(model_config(name))
-    config["max_position_embeddings"] = 2**31
-    return Deployment(Model.from_config(config, name=name), hypothetical())
+    return Deployment(replace(load_model(name), max_positions=None), hypothetical())
 
 
 def microseconds(call, repeat: int = 15, number: int = 2000) -> float:
@@ -117,10 +115,11 @@ def slider_update() -> dict:
     from lessonlib.widgets import explore_request
 
     explorer = explore_request()
+    prompt = explorer.controls["prompt"]
     times = []
     for step in range(60):
         started = time.perf_counter()
-        explorer.output.value = explorer.output.values[step % len(explorer.output.values)]
+        prompt.value = (1536, 1024)[step % 2]
         times.append((time.perf_counter() - started) * 1e3)
     return {"median_ms": statistics.median(times), "p95_ms": sorted(times)[int(0.95 * len(times))]}
 
