@@ -30,8 +30,8 @@ def _one_request(owner: str, request: Request) -> None:
 def _plain_steps(owner: str, deployment: Deployment) -> None:
     if deployment.speculation is not None:
         raise InvalidInputError(
-            f"{owner}: the deployment drafts tokens, and a round of drafts is no single step; take one without speculation, "
-            "or request_cost, which prices speculation."
+            f"{owner}: the deployment drafts tokens, and a round of drafts is no single step; take one without "
+            "speculation, or request_cost, which prices speculation."
         )
 
 

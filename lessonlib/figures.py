@@ -99,7 +99,7 @@ MODEL_CURVES: dict[str, tuple[str, str, tuple[float, str]]] = {
 # The plane of prompt and output: its ends in tokens, and the place of labels that find no room left of their dot, in
 # points from it; those further off get a line to their dot.
 PLANE = ((5.0, 300_000.0), (5.0, 40_000.0))
-PLANE_LABELS = {"chat": (-9, -10), "production-reasoning": (16, -41), "agent-step": (24, -19)}
+PLANE_LABELS = {"chat": (-9, -10), "production-reasoning": (16, -41), "agent-step": (24, -30)}
 EXACT: dict[str, Any] = {"color": PREFILL_INK, "fontsize": LABEL, "va": "center"}
 
 
@@ -291,7 +291,9 @@ def plane(
     """
     odds = prefill_share / (1 - prefill_share)
     percent = format_percent(prefill_share, 1)
-    figure, axes = new_figure(f"Above its batch's line, prefill takes less than {percent} of GPU time", height=5.9)
+    figure, axes = new_figure(
+        f"Nothing cached: above its batch's line, prefill takes under {percent} of GPU time", height=5.9
+    )
     (left, right), (low, high) = PLANE
     axes.set(xscale="log", yscale="log", xlim=(left, right), ylim=(low, high))
     log_token_axis(axes.xaxis, "prompt tokens to prefill")
@@ -319,7 +321,7 @@ def plane(
         "a short prompt costs\none decode step", (17, 1 + 1 / odds), (0, -18), textcoords="offset points", **EXACT
     )
     for workload in workloads:
-        _workload_dot(axes, workload)
+        _workload_dot(axes, workload, 1 - request_cost(deployment, workload.request).decode_share)
     return figure
 
 
@@ -333,8 +335,11 @@ def _omega_region(axes: Axes, outputs: float) -> None:
     axes.text(left * 1.15, outputs * 1.12, "memory is full before\nthe batch reaches\nthe ridge", va="bottom", **words)
 
 
-def _workload_dot(axes: Axes, workload: "Workload") -> None:
-    """A workload at the tokens that are prefilled; from the hollow dot at its whole prompt, what a cache saves."""
+def _workload_dot(axes: Axes, workload: "Workload", prefill: float) -> None:
+    """A workload at the tokens that are prefilled; from the hollow dot at its whole prompt, what a cache saves.
+
+    `prefill`: its exact share at batch 1, said where tokens are cached: the new ones attend to them, as no line shows.
+    """
     at = (workload.prompt - workload.cached, workload.output)
     axes.plot(*at, "o", color=MEASURED, markersize=9, zorder=5)
     if workload.cached:
@@ -344,6 +349,8 @@ def _workload_dot(axes: Axes, workload: "Workload") -> None:
         saved = f"{format_percent(workload.cached / workload.prompt)} cached"
         axes.annotate(saved, whole, (-6, 5), textcoords="offset points", ha="right", color=QUIET, fontsize=LABEL)
     words = f"{workload.label}\n{workload.prompt:,} → {workload.output:,}".replace(", ", ",\n")
+    if workload.cached:
+        words += f"\n(prefill {format_percent(prefill, 2)}: it attends\nto the cached tokens)"
     style: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": LABEL, "fontweight": "bold"}
     place = PLANE_LABELS.get(workload.name, (-10, 0))
     if place[1] < -30:
