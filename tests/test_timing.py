@@ -195,6 +195,10 @@ def test_a_wrong_field_is_named(record, path, value, words):
         record_from(changed(record, path, value))
 
 
+def test_a_record_may_be_of_an_apple_gpu(record):
+    assert record_from(changed(record, ("what",), "mps")).what == "mps"
+
+
 def test_nothing_is_left_behind_when_writing_fails(record, tmp_path, monkeypatch):
     def fail(*_):
         raise OSError("disk full")

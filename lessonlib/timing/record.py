@@ -20,7 +20,7 @@ from typing import Any
 from lessonlib.errors import InvalidInputError, is_number, shown
 
 SCHEMA = "lessonlib.timing/1"
-KINDS = ("cpu", "cuda", "server")
+KINDS = ("cpu", "cuda", "mps", "server")
 LARGEST = 2**20  # bytes of a file
 
 
