@@ -11,16 +11,20 @@ else
 BIN = .venv/bin
 endif
 RUN = $(BIN)/python
+# The tests that need PyTorch: an environment of their own, for one CPU build of it is a gigabyte.
+TORCH_PYTHON ?= python3.11
+TORCH_RUN = $(subst .venv/,.venv-torch/,$(RUN))
+TORCH_NEEDS = tests/with_torch/requirements.txt
 
 # Compiled modules are kept: without them everything starts a second or two later.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL = help
-.PHONY: help lab test env check nbval notebooks bench clean
+.PHONY: help lab test test-torch env check nbval notebooks bench clean
 
 help: ## list the targets
 	@echo "make lab   opens the notebooks;   make test   runs every test.   All targets:"
-	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  \1|\2/p' Makefile | while IFS='|' read -r name what; do \
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  \1|\2/p' Makefile | while IFS='|' read -r name what; do \
 	  printf '  %-11s%s\n' $$name "$$what"; done
 
 lab: env ## set up, and open JupyterLab at the first notebook (make lab ARGS=--no-browser)
@@ -30,6 +34,19 @@ lab: env ## set up, and open JupyterLab at the first notebook (make lab ARGS=--n
 test: check ## set up, and run all: the checks, the tests, every notebook against its stored outputs
 	$(RUN) -m pytest
 	@$(MAKE) --no-print-directory nbval
+
+test-torch: .venv-torch/made ## run the tests of the GPU timing on PyTorch's CPU, in .venv-torch (Python 3.11, 1 GB)
+	$(TORCH_RUN) -m pytest --confcutdir=tests/with_torch tests/with_torch
+
+.venv-torch/made: $(TORCH_NEEDS)
+	@"$(TORCH_PYTHON)" -c "import ensurepip, venv" 2>/dev/null || { echo "make test-torch: $(TORCH_PYTHON) with its venv" \
+	  "module is not there: install Python 3.11, or name another that PyTorch has a build for (TORCH_PYTHON=python3.12)." >&2; \
+	  exit 1; }
+	@echo "Making .venv-torch with $(TORCH_PYTHON)"
+	@rm -rf .venv-torch && "$(TORCH_PYTHON)" -m venv .venv-torch
+	@$(TORCH_RUN) -m pip install --quiet --disable-pip-version-check -r $(TORCH_NEEDS) || { echo "make test-torch: PyTorch" \
+	  "could not be installed: pip's message above says why. Nothing else needs it: make test runs without." >&2; exit 1; }
+	@touch $@
 
 env: ## set up .venv, or refresh it after a change of pyproject.toml or constraints.txt
 	@command -v "$(PYTHON)" >/dev/null 2>&1 || { echo "$(PYTHON) is not there: install Python 3.11 to 3.13" \
@@ -55,6 +72,6 @@ notebooks: env ## execute all notebooks in fresh kernels and store their outputs
 bench: env ## measure the speed; the last line is one JSON object
 	$(RUN) tools/bench.py $(ARGS)
 
-clean: ## remove .venv and all that running made
-	rm -rf .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
+clean: ## remove .venv, .venv-torch and all that running made
+	rm -rf .venv .venv-torch .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
 	find . -name __pycache__ -prune -exec rm -rf {} + -o -name .ipynb_checkpoints -prune -exec rm -rf {} +

@@ -6,6 +6,8 @@ from nbformat import v4
 
 import notebooks
 
+collect_ignore = ["with_torch"]  # needs PyTorch, which is no dependency: make test-torch
+
 # The same examples on every machine and in every run, and no clock: a slow machine is no failure.
 settings.register_profile("lessonlib", deadline=None, derandomize=True)
 settings.load_profile("lessonlib")

@@ -211,10 +211,10 @@ def make(*arguments):
 
 def test_help_is_the_default_and_lists_every_target():
     targets = re.search(r"^\.PHONY: (.*)$", MAKEFILE, flags=re.MULTILINE)[1].split()
-    assert set(targets) == set(re.findall(r"^([a-z]+):", MAKEFILE, flags=re.MULTILINE))
+    assert set(targets) == set(re.findall(r"^([a-z-]+):", MAKEFILE, flags=re.MULTILINE))
     run = make()
     assert run.returncode == 0, run.stderr
-    described = dict(re.findall(r"^  ([a-z]+) +(\S.*)$", run.stdout, flags=re.MULTILINE))
+    described = dict(re.findall(r"^  ([a-z-]+) +(\S.*)$", run.stdout, flags=re.MULTILINE))
     assert set(described) == set(targets)
 
 
@@ -234,7 +234,14 @@ def test_a_missing_python_is_named():
     assert run.stderr.splitlines()[0].startswith("no-such-python is not there: install Python 3.11 to 3.13")
 
 
+def test_a_missing_python_for_pytorch_is_named():
+    run = make("-W", "tests/with_torch/requirements.txt", "test-torch", "TORCH_PYTHON=no-such-python")
+    assert run.returncode != 0
+    assert run.stderr.startswith("make test-torch: no-such-python with its venv module is not there: install Python 3")
+    assert run.stdout == ""
+
+
 def test_ci_runs_the_command_of_the_readme():
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
-    assert script.splitlines()[-1] == "make test"
+    assert script.splitlines()[-2:] == ["make test", "make test-torch"]
     assert "\nmake test " in (ROOT / "README.md").read_text(encoding="utf-8")
