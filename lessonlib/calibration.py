@@ -21,7 +21,11 @@ from lessonlib.errors import InvalidInputError
 
 FRACTIONS = np.arange(20, 101) / 100
 OVERHEADS = np.concatenate(([0.0], np.geomspace(1e-4, 2e-2, 47)))  # seconds a pass, each 12 % above the last
-NO_OVERHEAD = np.array([0.0])
+LADDER = {
+    "two numbers": (),
+    "two by memory": ("memory_class",),
+    "two by memory and engine": ("memory_class", "engine"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,13 +115,12 @@ class Search:
     `part`: "mbu" to fit decode, "mfu" to fit prefill, whose memory roofs then take `mbu` (a fit of decode).
     """
 
-    def __init__(self, points: Sequence[Point], part: str = "mbu", mbu: float = 1.0, overheads: Any = OVERHEADS):
+    def __init__(self, points: Sequence[Point], part: str = "mbu", mbu: float = 1.0):
         if part not in ("mbu", "mfu"):
             raise InvalidInputError(f"Search: part is {part!r}; expected 'mbu' or 'mfu'.")
         if not points:
             raise InvalidInputError("Search: no points; expected at least one to fit.")
         self.points = tuple(points)
-        self.overheads = np.asarray(overheads, dtype=float)
         self.publishers = np.array([point.publisher for point in self.points])
         compute_divisor, memory_divisor = (FRACTIONS, mbu) if part == "mfu" else (1.0, FRACTIONS)
         rows = []
@@ -125,20 +128,21 @@ class Search:
             compute, memory = np.array(point.compute)[:, None], np.array(point.memory)[:, None]
             busy = np.maximum(compute / compute_divisor, memory / memory_divisor).sum(axis=0)
             rest = point.communication + point.all_reduces * Efficiency().all_reduce_latency
-            rows.append((busy[:, None] + rest + point.passes * self.overheads) / point.measured)
+            rows.append((busy[:, None] + rest + point.passes * OVERHEADS) / point.measured)
         self.ratios = np.array(rows)  # predicted / measured: point, fraction, overhead
         self.logs = np.abs(np.log(self.ratios))
+        self.floors = np.array([point.fraction for point in self.points])
 
-    def fit(self, seen: Any) -> Fit:
-        """The best pair on the points where the mask `seen` is true."""
+    def fit(self, seen: Any, constant: bool = False) -> Fit:
+        """The best pair on the points where the mask `seen` is true; `constant`: the best without overhead."""
         seen = np.asarray(seen, dtype=bool)
         publishers, counts = np.unique(self.publishers[seen], return_counts=True)
         if not publishers.size:
             raise InvalidInputError("Search.fit: no point is seen; expected at least one.")
         weights = 1 / counts[np.searchsorted(publishers, self.publishers[seen])]
-        loss = np.tensordot(weights, self.logs[seen], 1)
+        loss = np.tensordot(weights, self.logs[seen, :, :1] if constant else self.logs[seen], 1)
         fraction, overhead = np.unravel_index(np.argmin(loss), loss.shape)
-        found = float(FRACTIONS[fraction]), float(self.overheads[overhead])
+        found = float(FRACTIONS[fraction]), float(OVERHEADS[overhead])
         return Fit(*found, int(seen.sum()), tuple(str(name) for name in publishers))
 
     def calibrate(self, seen: Any, by: Sequence[str] = (), least: int = 2) -> dict[tuple[str, ...], Fit]:
@@ -158,11 +162,16 @@ class Search:
 
     def predict(self, fits: Mapping[tuple[str, ...], Fit], by: Sequence[str] = ()) -> Any:
         """Predicted / measured of every point, each by the finest fit that there is for it."""
-        found = []
-        for row, point in zip(self.ratios, self.points, strict=True):
-            fit = finest(fits, tuple(getattr(point, name) for name in by))
-            found.append(row[np.searchsorted(FRACTIONS, fit.fraction), np.searchsorted(self.overheads, fit.overhead)])
-        return np.array(found)
+        best = [finest(fits, tuple(getattr(point, name) for name in by)) for point in self.points]
+        fractions = np.searchsorted(FRACTIONS, [fit.fraction for fit in best])
+        overheads = np.searchsorted(OVERHEADS, [fit.overhead for fit in best])
+        return self.ratios[np.arange(len(best)), fractions, overheads]
+
+    def judged(self, seen: Any) -> dict[str, Any]:
+        """Predicted / measured of every point, fitted on `seen`: by the floor, one constant, and up the LADDER."""
+        found = {"the floor": self.floors}
+        found["one constant"] = self.predict({(): self.fit(seen, constant=True)})
+        return found | {name: self.predict(self.calibrate(seen, by), by) for name, by in LADDER.items()}
 
     def alternate(self) -> Any:
         """The stated split, a mask: publishers in alphabetical order, every second one from the first on is seen."""

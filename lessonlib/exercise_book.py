@@ -257,7 +257,7 @@ def _levers_at_limit() -> dict[str, Any]:
 
 # ---- 07 Predicted and published
 
-SUSPECTS = {"a": "m2264", "b": "m2266", "c": "m2351", "d": "m2262", "e": "m2350"}  # Qwen2-7B in fp16 on one H100
+SUSPECTS = {"a": "m2264", "b": "m2266", "c": "m2276", "d": "m2262", "e": "m2269"}  # Qwen2-7B in fp16 on H100
 
 
 @cache
@@ -1337,21 +1337,21 @@ EXERCISES: tuple[Exercise, ...] = (
     ChoiceExercise(
         key="which-row-is-impossible",
         notebook="07_predicted_and_published",
-        question="Five published rows of Qwen2-7B in fp16 on one H100. Which one cannot be true?",
+        question="Five published rows of Qwen2-7B in fp16 on H100s, one engine. Which one cannot be true?",
         options={
-            "a": "64 sequences, 128 -> 128",
-            "b": "16 sequences, 2,048 -> 2,048",
-            "c": "64 sequences, 2,048 -> 2,048",
-            "d": "1 sequence, 128 -> 128",
-            "e": "16 sequences, 2,048 -> 2,048, the other engine",
+            "a": "one device, 64 sequences, 128 -> 128",
+            "b": "one device, 16 sequences, 2,048 -> 2,048",
+            "c": "four devices, 64 sequences, 128 -> 128",
+            "d": "one device, 1 sequence, 128 -> 128",
+            "e": "two devices, 16 sequences, 128 -> 128",
         },
         right="b",
         because={
-            "a": "It has few steps: its floor is {a_floor:.2f} s, and {a:.2f} s were measured.",
+            "a": "Many sequences, few steps: its floor is {a_floor:.2f} s, and {a:.2f} s were measured.",
             "b": "Its floor is {b_floor:.1f} s, and {b:.2f} s are claimed. There is no time for 2,047 steps in it.",
-            "c": "Slow, and possible: its floor is {c_floor:.1f} s, and {c:.1f} s were measured.",
+            "c": "Four devices read four times as fast: its floor is {c_floor:.2f} s, and {c:.2f} s were measured.",
             "d": "Possible: its floor is {d_floor:.2f} s, and {d:.2f} s were measured.",
-            "e": "Possible: its floor is {e_floor:.1f} s, and {e:.1f} s were measured.",
+            "e": "Possible: its floor is {e_floor:.2f} s, and {e:.2f} s were measured.",
         },
         hints=(
             "Forget the batch. How many steps does each row take, and what does each step read at least?",

@@ -9,6 +9,7 @@ llama.cpp, which multiplies blocks of int8; else the 16-bit peak, on GeForce wit
 uses that.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -149,6 +150,20 @@ def _work(row: Measurement, deployment: Deployment, trace: Trace) -> PhaseNumber
 def points() -> tuple[Point, ...]:
     """Every row of data/measurements.csv that is a time, as a point, in the order of the table."""
     return tuple(point_of(row) for row in load_measurements() if row.metric != "itl_slope")
+
+
+def by_memory(points: Iterable[Point]) -> dict[str, list[Point]]:
+    """The points of each class of memory."""
+    points = tuple(points)
+    return {name: [p for p in points if p.memory_class == name] for name in ("HBM", "GDDR", "unified")}
+
+
+def by_source() -> dict[str, list[Measurement]]:
+    """The rows of data/measurements.csv by source, in alphabetical order."""
+    found: dict[str, list[Measurement]] = {}
+    for row in sorted(load_measurements(), key=lambda row: row.source):
+        found.setdefault(row.source, []).append(row)
+    return found
 
 
 def below_the_floor() -> dict[str, str]:
