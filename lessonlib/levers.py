@@ -238,7 +238,8 @@ def faster_prefill(prefill_seconds: Any, decode_seconds: Any, k: Any) -> Any:
         raise InvalidInputError(
             f"faster_prefill: k is {shown(k)}; expected numbers above 0 (math.inf for a free prefill)."
         )
-    ratio = (prefill_seconds + decode_seconds) / (prefill_seconds / factor + decode_seconds)
+    with np.errstate(divide="ignore"):  # a free prefill and no decode: infinitely faster
+        ratio = np.divide(prefill_seconds + decode_seconds, prefill_seconds / factor + decode_seconds)
     return float(ratio) if np.ndim(ratio) == 0 else ratio
 
 

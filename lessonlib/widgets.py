@@ -7,6 +7,7 @@ this module.
 """
 
 import math
+from collections.abc import Callable
 from functools import cache
 from html import escape
 from typing import Any
@@ -74,15 +75,24 @@ def numbers(cost: RequestCost) -> dict[str, str]:
 
 def view(model: str, accelerator: str, prompt: int, output: int, batch: int) -> str:
     """Picture and table of one request as HTML; where it cannot be computed, the sentence of the error."""
-    try:
+
+    def inside() -> str:
         cost = request_cost(deployed(model, accelerator), Request(prompt, output), batch)
-        inside = _picture(cost) + _table(numbers(cost))
+        return _picture(cost) + table(numbers(cost))
+
+    return framed(inside)
+
+
+def framed(inside: Callable[[], str]) -> str:
+    """What `inside` makes, on an opaque light ground; where it cannot be computed, the sentence of its error."""
+    try:
+        content = inside()
     except LessonError as error:
-        inside = f'<p role="alert" style="font-weight:bold">Not computed. {escape(str(error))}</p>'
-    return f'<div style="background:#fff;color:{INK};padding:8px;max-width:{WIDTH}px;line-height:1.4">{inside}</div>'
+        content = f'<p role="alert" style="font-weight:bold">Not computed. {escape(str(error))}</p>'
+    return f'<div style="background:#fff;color:{INK};padding:8px;max-width:{WIDTH}px;line-height:1.4">{content}</div>'
 
 
-def _table(shown: dict[str, str]) -> str:
+def table(shown: dict[str, str]) -> str:
     """Two tables side by side where the page is wide enough, one above the other where it is not."""
     rows = [
         f'<tr><th scope="row" style="text-align:left;font-weight:normal;padding:1px 10px 1px 0">{escape(name)}</th>'
@@ -187,27 +197,36 @@ def _line_of_rho(cost: RequestCost) -> str:
     )
 
 
-class RequestExplorer(ipywidgets.VBox):
-    """Two menus, three sliders, a reset button and the `shown` HTML; `controls` holds the first five by name."""
+class Explorer(ipywidgets.VBox):
+    """Menus, sliders, a reset button and the `shown` HTML; `controls` holds the first by name.
 
-    def __init__(self) -> None:
-        accelerators = [(row["label"], row["name"]) for row in load_table("accelerators")]
+    `menus`: options by name; `sliders`: (unit, stops) by name; `start`: where each begins, and what reset goes back to;
+    `view`: makes the HTML from the values, by name. What cannot be computed is `view`'s to say: it never raises.
+    """
+
+    def __init__(
+        self,
+        menus: dict[str, Any],
+        sliders: dict[str, tuple[str, tuple[int, ...]]],
+        start: dict[str, Any],
+        view: Callable[..., str],
+    ) -> None:
         wide: dict[str, Any] = {
             "style": {"description_width": "110px"},
             "layout": ipywidgets.Layout(width="min(100%, 620px)"),
         }
-        self.controls = {
-            "model": ipywidgets.Dropdown(options=model_names(), description="model", **wide),
-            "accelerator": ipywidgets.Dropdown(options=accelerators, description="accelerator", **wide),
+        self.start, self.view = start, view
+        self.controls: dict[str, Any] = {
+            name: ipywidgets.Dropdown(options=options, description=name, **wide) for name, options in menus.items()
         } | {
             name: ipywidgets.SelectionSlider(
-                options=[(f"{step:,} {unit}{'' if step == 1 else 's'}", step) for step in steps(name)],
+                options=[(f"{stop:,} {unit}{'' if stop == 1 or not unit else 's'}", stop) for stop in stops],
                 description=name,
                 **wide,
             )
-            for name, unit in UNITS.items()
+            for name, (unit, stops) in sliders.items()
         }
-        self.reset_button = ipywidgets.Button(description="Reset", tooltip="back to chat, alone on an H100")
+        self.reset_button = ipywidgets.Button(description="Reset", tooltip="back to where all controls started")
         self.shown = ipywidgets.HTML(layout=ipywidgets.Layout(width="100%", max_width=f"{WIDTH + 20}px"))
         self.reset()
         for control in self.controls.values():
@@ -222,13 +241,20 @@ class RequestExplorer(ipywidgets.VBox):
     def reset(self, _: Any = None) -> None:
         """Set every control to where it starts."""
         for name, control in self.controls.items():
-            control.value = START[name]
+            control.value = self.start[name]
         self._show()
 
     def _show(self, _: Any = None) -> None:
-        self.shown.value = view(**{name: control.value for name, control in self.controls.items()})
+        self.shown.value = self.view(**{name: control.value for name, control in self.controls.items()})
 
 
-def explore_request() -> RequestExplorer:
+def accelerator_options() -> list[tuple[str, str]]:
+    """(label, name) of every accelerator of the catalogue, for a menu."""
+    return [(row["label"], row["name"]) for row in load_table("accelerators")]
+
+
+def explore_request() -> Explorer:
     """An explorer, to display as the last line of a cell: exact costs at the floor, in bf16, on one device."""
-    return RequestExplorer()
+    menus = {"model": model_names(), "accelerator": accelerator_options()}
+    sliders = {name: (unit, steps(name)) for name, unit in UNITS.items()}
+    return Explorer(menus, sliders, START, view)

@@ -26,7 +26,7 @@ ARITHMETIC = (
 ROOMS = (
     *ARITHMETIC,
     ("catalogue", "published"),
-    ("timing", "figures", "widgets", "exercises", "exercise_book", "report"),
+    ("timing", "figures", "widgets", "explorers", "exercises", "exercise_book", "report"),
 )
 RANK = {module: rank for rank, room in enumerate(ROOMS) for module in room}
 PURE = {module for room in ARITHMETIC for module in room}

@@ -169,6 +169,7 @@ def test_amdahl_for_the_two_requests():
     assert saved[0] == pytest.approx(0.025, abs=0.0005)
     assert saved[1] == pytest.approx(0.000074, abs=5e-7)
     assert faster_prefill(1.0, 2.0, 1) == 1
+    assert faster_prefill(1.0, 0.0, math.inf) == math.inf
     assert faster_prefill(1.0, 2.0, [2, math.inf]) == pytest.approx([3 / 2.5, 1.5])
     limit = request_cost(server(), CHAT, 370)
     assert 1 - 1 / faster_prefill(limit.prefill.seconds, limit.decode.seconds, math.inf) == pytest.approx(
