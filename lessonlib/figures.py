@@ -474,6 +474,57 @@ def lever_curves(
     return figure
 
 
+def throughput_by_batch(
+    series: Mapping[str, tuple[Sequence[float], Sequence[float], float, tuple[float, float]]], title: str
+) -> Figure:
+    """Output tokens a second by batch, log-log: a curve for each request, its memory wall, its roof batch.
+
+    `series`: label to (batches, tokens a second, roof batch, offset of the label in points). The last batch is the
+    wall. Where the roof batch lies beyond the wall it is drawn hollow, at the height that the wall allows.
+    """
+    figure, axes = new_figure(title, height=5.0)
+    axes.set(xscale="log", yscale="log", xlim=(1, 700))
+    for (label, (batches, rates, roof, offset)), colour, ink in zip(
+        series.items(), (PREFILL, CACHE), (PREFILL_INK, CACHE_INK), strict=False
+    ):
+        axes.plot(batches, rates, color=colour)
+        axes.plot([batches[-1]] * 2, [rates[0] / 2, rates[-1]], color=colour, linestyle="--", linewidth=1.6)
+        axes.plot(batches[-1], rates[-1], "s", color=colour, markersize=8)
+        reached = roof <= batches[-1]
+        height = float(np.interp(min(roof, batches[-1]), batches, rates))
+        axes.plot(roof, height, "o", color=colour, markerfacecolor=colour if reached else "white", markersize=9)
+        if not reached:
+            axes.annotate(
+                "", (roof, height), (batches[-1], height), arrowprops={"arrowstyle": "-", "color": QUIET, "ls": ":"}
+            )
+        words = f"{label}: memory full at {batches[-1]:,.0f}\n{rates[-1]:,.0f} tokens/s; roof batch {roof:,.0f}"
+        style: dict[str, Any] = {"textcoords": "offset points", "color": ink, "fontsize": LABEL, "fontweight": "bold"}
+        axes.annotate(words, (batches[-1], rates[-1]), offset, ha="right" if offset[0] < 0 else "left", **style)
+    axes.set_ylim(min(s[1][0] for s in series.values()) / 1.5, max(s[1][-1] for s in series.values()) * 2.2)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    axes.grid(axis="y")
+    axes.set_xlabel("batch size (log scale)")
+    axes.set_ylabel("output tokens a second (log scale)")
+    return figure
+
+
+def occupancy_over_time(panels: Mapping[str, tuple[Any, Any, float]], title: str) -> Figure:
+    """Bytes of cache that a server holds over a run, a panel for each traffic; dashed: what memory there is.
+
+    `panels`: label to (seconds, bytes, bytes available). Linear scales.
+    """
+    figure, axes = _panels(title, list(panels), height=3.6, columns=len(panels))
+    for panel, (time, held, available) in zip(axes, panels.values(), strict=True):
+        panel.fill_between(time, 0, np.asarray(held) / 1e9, step="post", color=CACHE, alpha=0.75, linewidth=0)
+        panel.axhline(available / 1e9, color=BOUNDARY, linestyle="--", linewidth=1.5)
+        panel.set(xlim=(time[0], time[-1]), ylim=(0, 1.22 * available / 1e9))
+        panel.set_xlabel("seconds")
+        panel.text(time[-1], 1.03 * available / 1e9, f"memory: {available / 1e9:.0f} GB", ha="right", fontsize=LABEL)
+    axes[0].set_ylabel("GB of KV cache held")
+    return figure
+
+
 def cache_growth(curves: Mapping[str, tuple[Any, Any]], title: str) -> Figure:
     """Bytes that one sequence holds, by its tokens, log-log. `curves`: model to (tokens, bytes), drawn as far as given.
 
