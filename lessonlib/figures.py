@@ -497,7 +497,7 @@ def throughput_by_batch(
             axes.annotate(
                 "", (roof, height), (batches[-1], height), arrowprops={"arrowstyle": "-", "color": QUIET, "ls": ":"}
             )
-        words = f"{label}: memory full at {batches[-1]:,.0f}\n{rates[-1]:,.0f} tokens/s; roof batch {roof:,.0f}"
+        words = f"{label}: memory full at {batches[-1]:,.0f}\n{rates[-1]:,.0f} tokens/s\nroof batch {roof:,.0f}"
         style: dict[str, Any] = {"textcoords": "offset points", "color": ink, "fontsize": LABEL, "fontweight": "bold"}
         axes.annotate(words, (batches[-1], rates[-1]), offset, ha="right" if offset[0] < 0 else "left", **style)
     axes.set_ylim(min(s[1][0] for s in series.values()) / 1.5, max(s[1][-1] for s in series.values()) * 2.2)
