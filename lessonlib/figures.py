@@ -673,7 +673,7 @@ def fraction_by_step(points: Sequence["Point"], fit: "Fit", title: str) -> Figur
     """
     figure, axes = new_figure(title, height=4.8)
     x = 1e3 * np.array([point.floor / point.passes for point in points])
-    steps = np.geomspace(0.8 * x.min(), 1.25 * x.max(), 200)
+    steps = np.geomspace(0.8 * float(np.min(x)), 1.25 * float(np.max(x)), 200)
     curve = steps / (steps / fit.fraction + 1e3 * fit.overhead)
     axes.set(xscale="log", xlim=(steps[0], steps[-1]), ylim=(0, 1.05))
     axes.axhline(1, color=INK, linewidth=1.8)
