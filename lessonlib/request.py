@@ -29,7 +29,7 @@ from lessonlib.roofline import (
     linear_seconds,
     pass_numbers,
 )
-from lessonlib.work import attention_work_of_steps, linear_work
+from lessonlib.work import attention_terms_of_steps, linear_work
 
 if TYPE_CHECKING:
     from lessonlib.explain import Roof
@@ -236,7 +236,7 @@ def decode_numbers(
     steps = output - 1.0
     step = linear_work(model, batch, batch, xp)
     flops, seconds, read, write, state = attention_numbers(
-        deployment, model, lambda kind: attention_work_of_steps(kind, prompt, steps, batch, xp), xp, trace
+        deployment, model, lambda kind: attention_terms_of_steps(kind, prompt, steps, batch, xp), xp, trace
     )
     return PhaseNumbers(
         steps * step.flops,

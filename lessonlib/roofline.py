@@ -15,7 +15,7 @@ import numpy as np
 from lessonlib.deployment import Deployment
 from lessonlib.errors import require_count
 from lessonlib.folded import FoldedModel, ScalarNamespace
-from lessonlib.work import AttentionWork, LinearWork, attention_work, linear_work
+from lessonlib.work import LinearWork, Terms, attention_terms, linear_work
 
 Trace = Callable[[str, Any, Any, Any], None]  # (part, FLOPs, bytes, how many such roofs)
 
@@ -129,7 +129,7 @@ def linear_seconds(deployment: Deployment, work: LinearWork, xp: Any, trace: Tra
 def attention_numbers(
     deployment: Deployment,
     model: FoldedModel,
-    work_of: Callable[[Any], AttentionWork],
+    terms_of: Callable[[Any], Terms],
     xp: Any,
     trace: Trace | None,
 ) -> tuple[Any, Any, Any, Any, Any]:
@@ -139,16 +139,17 @@ def attention_numbers(
     read: Any = 0.0
     write: Any = 0.0
     state: Any = 0.0
+    peak, bandwidth = deployment.peak, deployment.bandwidth
     for kind in model.kinds:
-        work = work_of(kind)
-        moved = work.cache_read + work.cache_write + work.state
+        computed, fetched, stored, kept = terms_of(kind)
+        moved = fetched + stored + kept
         if trace is not None:
-            trace(f"{kind.layers} x {kind.label}", work.flops, moved, 1.0)
-        seconds = seconds + xp.maximum(work.flops / deployment.peak, moved / deployment.bandwidth)
-        flops = flops + work.flops
-        read = read + work.cache_read
-        write = write + work.cache_write
-        state = state + work.state
+            trace(f"{kind.layers} x {kind.label}", computed, moved, 1.0)
+        seconds = seconds + xp.maximum(computed / peak, moved / bandwidth)
+        flops = flops + computed
+        read = read + fetched
+        write = write + stored
+        state = state + kept
     return flops, seconds, read, write, state
 
 
@@ -178,7 +179,7 @@ def pass_numbers(
     tokens = batch * new
     linear = linear_work(model, tokens, batch * logits, xp)
     flops, seconds, read, write, state = attention_numbers(
-        deployment, model, lambda kind: attention_work(kind, new, cached, batch, xp), xp, trace
+        deployment, model, lambda kind: attention_terms(kind, new, cached, batch, xp), xp, trace
     )
     return PhaseNumbers(
         linear.flops,

@@ -32,6 +32,9 @@ class AttentionWork(NamedTuple):
     state: Any  # bytes of constant state, read and written
 
 
+Terms = tuple[Any, Any, Any, Any]  # FLOPs, cache read, cache written, state moved
+
+
 def span_sum(cached: Any, new: Any, window: int | None, xp: Any = ScalarNamespace) -> Any:
     """Sum of the spans of `new` tokens after `cached` ones: sum over i = 1 .. new of min(cached + i, window).
 
@@ -64,23 +67,27 @@ def pair_work(kind: LayerKind, cached: Any, pairs: Any, xp: Any = ScalarNamespac
 
 def attention_work(kind: LayerKind, new: Any, cached: Any, batch: Any, xp: Any = ScalarNamespace) -> AttentionWork:
     """Attention, or the state update, of all layers of one kind in one pass."""
+    return AttentionWork(*attention_terms(kind, new, cached, batch, xp))
+
+
+def attention_terms(kind: LayerKind, new: Any, cached: Any, batch: Any, xp: Any = ScalarNamespace) -> Terms:
+    """The four terms of `attention_work` as a plain tuple, which costs less to make: a request makes many."""
     if kind.state_bytes or kind.token_flops:
-        return AttentionWork(batch * new * kind.token_flops, 0.0, 0.0, 2 * batch * kind.state_bytes)
+        return batch * new * kind.token_flops, 0.0, 0.0, 2 * batch * kind.state_bytes
     pairs = span_sum(cached, new, kind.window, xp)
     read = cached if kind.window is None else xp.minimum(cached, kind.window - 1.0)
     flops = batch * pair_work(kind, cached, pairs, xp)
-    return AttentionWork(flops, batch * kind.cache_bytes * read, batch * kind.cache_bytes * new, 0.0)
+    cache = batch * kind.cache_bytes
+    return flops, cache * read, cache * new, 0.0
 
 
-def attention_work_of_steps(
-    kind: LayerKind, prompt: Any, steps: Any, batch: Any, xp: Any = ScalarNamespace
-) -> AttentionWork:
+def attention_terms_of_steps(kind: LayerKind, prompt: Any, steps: Any, batch: Any, xp: Any = ScalarNamespace) -> Terms:
     """Attention of all layers of one kind in `steps` decode steps after a prompt: the sum of their passes, closed.
 
     Step k has c = prompt + k - 1 and a span of min(prompt + k, window), and reads span - 1 tokens.
     """
     if kind.state_bytes or kind.token_flops:
-        return AttentionWork(batch * steps * kind.token_flops, 0.0, 0.0, 2 * batch * steps * kind.state_bytes)
+        return batch * steps * kind.token_flops, 0.0, 0.0, 2 * batch * steps * kind.state_bytes
     spans = span_sum(prompt, steps, kind.window, xp)
     cache = batch * kind.cache_bytes
-    return AttentionWork(batch * kind.pair_flops * spans, cache * (spans - steps), cache * steps, 0.0)
+    return batch * kind.pair_flops * spans, cache * (spans - steps), cache * steps, 0.0
