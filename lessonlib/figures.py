@@ -509,6 +509,34 @@ def throughput_by_batch(
     return figure
 
 
+def output_token_prices(series: Mapping[str, tuple[Sequence[int], Sequence[float]]], title: str) -> Figure:
+    """Price of an output token, in prompt tokens, by batch, log-log; each curve ends at its memory limit.
+
+    `series`: label to (batches, prices), two of them. The first point stands for both: alone they nearly agree.
+    """
+    figure, axes = new_figure(title, height=5.0)
+    axes.set(xscale="log", yscale="log", xlim=(0.9, 900), ylim=(0.75, 600))
+    axes.axhline(1, color=BOUNDARY, linestyle="--", linewidth=1.6, clip_on=False)
+    axes.text(1, 1.08, "as dear as a prompt token", color=INK, fontsize=LABEL, va="bottom")
+    colours = ((PREFILL, PREFILL_INK), (CACHE, CACHE_INK))
+    for (label, (batches, prices)), (colour, ink) in zip(series.items(), colours, strict=True):
+        axes.plot(batches, prices, color=colour)
+        axes.plot(batches[-1], prices[-1], "s", color=colour, markersize=8)
+        words = f"{label}: memory is full at {batches[-1]:,}\n{prices[-1]:.2g} prompt tokens"
+        style: dict[str, Any] = {"color": ink, "fontsize": LABEL, "fontweight": "bold", "ha": "center"}
+        axes.annotate(words, (batches[-1], prices[-1]), (0, 16), textcoords="offset points", **style)
+    alone = [prices[0] for _, prices in series.values()]
+    axes.plot(1, alone[0], "o", color=INK, markersize=6, zorder=5)
+    words = f"alone: {min(alone):.0f} to {max(alone):.0f}"
+    axes.annotate(words, (1, alone[0]), (12, 2), textcoords="offset points", color=INK, fontsize=LABEL)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    axes.grid(axis="y")
+    axes.set_xlabel("batch size (log scale)")
+    axes.set_ylabel("prompt tokens for one output token (log scale)")
+    return figure
+
+
 def occupancy_over_time(panels: Mapping[str, tuple[Any, Any, float]], title: str) -> Figure:
     """Bytes of cache that a server holds over a run, a panel for each traffic; dashed: what memory there is.
 
