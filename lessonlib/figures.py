@@ -32,11 +32,13 @@ from lessonlib.levers import (
     rho,
 )
 from lessonlib.request import Request, RequestCost, request_cost
+from lessonlib.roofline import pass_cost
 from lessonlib.units import format_bytes, format_percent, format_seconds
 
 if TYPE_CHECKING:
     from lessonlib.calibration import Fit, Point
     from lessonlib.catalogue import Workload
+    from lessonlib.timing.record import Point as TimedPoint
 
 PREFILL = "#D55E00"  # vermilion
 DECODE = "#56B4E9"  # sky blue
@@ -634,6 +636,44 @@ def step_by_depth(series: Mapping[str, tuple[Sequence[int], Any, Any]], title: s
     axes[0].set_ylim(0, 1.12e3 * max(max(measured) for _, measured, _ in series.values()))
     axes[0].set_ylabel("ms for an output token (linear scale)")
     figure.supxlabel("tokens in the cache (linear scale)", fontsize=11, color=INK)
+    return figure
+
+
+def measured_steps(deployment: Deployment, points: Sequence["TimedPoint"], title: str) -> Figure:
+    """Measured time of a decode step by context on its predicted parts, weights and cache; their ratio beneath.
+
+    `points`: timed decode steps of one batch size, of a record; `deployment` predicts them. A dot is the median of a
+    point's repeats, its bar their range. Linear scales.
+    """
+    contexts = [point.context for point in points]
+    times = 1e3 * np.array([(point.median, min(point.seconds), max(point.seconds)) for point in points]).T
+    ends = np.linspace(0, max(contexts), 50)
+    steps = [pass_cost(deployment, 1, int(context), points[0].batch) for context in ends]
+    weights, both = (1e3 * np.array(part) for part in zip(*((s.linear.seconds, s.seconds) for s in steps), strict=True))
+    predicted = [1e3 * pass_cost(deployment, 1, point.context, point.batch).seconds for point in points]
+    figure, (upper, lower) = new_figure(title, height=5.6, rows=2, sharex=True, height_ratios=(3, 1.15))
+    upper.fill_between(ends, 0, weights, color=WEIGHTS, linewidth=0)
+    upper.fill_between(ends, weights, both, color=CACHE, alpha=0.75, linewidth=0)
+    upper.plot(ends, both, color=INK, linewidth=1.8)
+    style: dict[str, Any] = {"fmt": "o", "color": MEASURED, "markersize": 6, "elinewidth": 1.6, "capsize": 3}
+    style |= {"clip_on": False, "zorder": 4}
+    ratios = times / predicted
+    for panel, (middle, low, high) in ((upper, times), (lower, ratios)):
+        panel.errorbar(contexts, middle, (middle - low, high - middle), **style)
+    lower.axhline(1, color=BOUNDARY, linestyle="--", linewidth=1.4)
+    lower.grid(axis="y")
+    text: dict[str, Any] = {"color": "white", "fontsize": LABEL, "va": "center", "ha": "right", "fontweight": "bold"}
+    upper.text(0.97 * ends[-1], weights[0] / 2, f"predicted, weights: {weights[0]:.1f} ms", **text)
+    place = (0.97 * ends[-1], weights[-1] + 0.42 * (both[-1] - weights[-1]))
+    words = f"predicted, cache: {both[-1] - weights[-1]:.1f} ms at the end"
+    upper.text(*place, words, **(text | {"color": INK}))
+    words = f"measured: median and range of {min(len(point.seconds) for point in points)} repeats"
+    upper.text(0.02 * ends[-1], 0.98 * times.max(), words, color=MEASURED, fontsize=LABEL, va="top")
+    upper.set(xlim=(0, ends[-1]), ylim=(0, 1.08 * times.max()), ylabel="ms a token (linear scale)")
+    lower.set(ylim=(0, 1.15 * max(1.0, ratios.max())), yticks=(0, 0.5, 1, *([1.5] if ratios.max() > 1.3 else [])))
+    lower.set_ylabel("measured /\npredicted")
+    lower.set_xlabel("context: tokens already cached (linear scale)")
+    lower.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     return figure
 
 
