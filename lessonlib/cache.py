@@ -20,7 +20,7 @@ import numpy as np
 from lessonlib.deployment import Deployment
 from lessonlib.errors import InvalidInputError, require_count, shown
 from lessonlib.folded import LayerKind, ScalarNamespace
-from lessonlib.request import Request, RequestCost, request_cost
+from lessonlib.request import Request, RequestCost, request_cost, require_request
 from lessonlib.roofline import communication_seconds, roofline
 from lessonlib.work import linear_work, span_sum
 
@@ -98,8 +98,7 @@ def _seconds_of_span(deployment: Deployment, kind: LayerKind, span: Any) -> Any:
 
 def steady_attention_seconds(deployment: Deployment, request: Request) -> float:
     """Seconds that one sequence's attention adds to a decode step, on average over its answer. 0 without a step."""
-    if request.is_array:
-        raise InvalidInputError("steady_attention_seconds: the request has arrays; give one request.")
+    require_request("steady_attention_seconds", request)
     steps = request.output - 1
     if not steps:
         return 0.0
@@ -225,6 +224,9 @@ def paging(lengths: Sequence[int], maximum: int, block: int = 16, prefix: int = 
     prefix = require_count("paging", "prefix", prefix, 0)
     if not isinstance(lengths, Iterable):
         raise InvalidInputError(f"paging: lengths is {shown(lengths)}; expected the lengths of all sequences, a list.")
+    flat = lengths.ndim == 1 if isinstance(lengths, np.ndarray) else isinstance(lengths, list | tuple | range)
+    if not flat:
+        raise InvalidInputError(f"paging: lengths is {shown(lengths)}; expected a list of whole numbers.")
     counts = [require_count("paging", f"length {i}", length) for i, length in enumerate(lengths)]
     if not counts:
         raise InvalidInputError("paging: lengths is empty; expected at least one sequence.")

@@ -405,23 +405,23 @@ def _refuse(path: object, problem: str, remedy: str, cause: Exception | None = N
 
 
 def _unknown(kind: str, name: object, known: Sequence[str], where: str) -> NoReturn:
-    wanted = str(name).lower()
+    wanted = name.lower() if isinstance(name, str) else ""
     near = get_close_matches(wanted, known, n=4, cutoff=0.5) or [k for k in known if wanted and wanted in k][:4]
     hint = f"the nearest are {', '.join(near)}" if near else "nothing is near it"
-    raise UnknownNameError(f"Unknown {kind} {name!r}: {hint}. See {where} for all {len(known)}.")
+    raise UnknownNameError(f"Unknown {kind} {shown(name)}: {hint}. See {where} for all {len(known)}.")
 
 
 def _row(table: str, kind: str, name: str) -> dict[str, Any]:
     rows = load_table(table)
     for row in rows:
-        if row["name"] == name:
+        if isinstance(name, str) and row["name"] == name:
             return row
     _unknown(kind, name, tuple(row["name"] for row in rows), f"{kind}_names()")
 
 
 def _model_file(name: str) -> dict[str, Any]:
     names = model_names()
-    if name not in names:  # before any path is made of it
+    if not isinstance(name, str) or name not in names:  # before any path is made of it
         _unknown("model", name, names, "model_names()")
     return read_config(_data_path("models") / f"{name}.json")
 

@@ -24,7 +24,7 @@ from lessonlib.attention import GroupedQueryAttention, MultiHeadLatentAttention
 from lessonlib.deployment import Deployment, Speculation
 from lessonlib.errors import InvalidInputError, require_count, require_fraction, require_rate, shown
 from lessonlib.model import Block, Model
-from lessonlib.request import Request, decode_numbers, prefill_numbers, request_cost
+from lessonlib.request import Request, decode_numbers, prefill_numbers, request_cost, require_batch, require_request
 
 
 def ridge_tokens(deployment: Deployment) -> float:
@@ -45,8 +45,14 @@ def used_over_read(deployment: Deployment, batch: Any = 1) -> Any:
 
 def rho(deployment: Deployment, request: Request, batch: Any = 1) -> Any:
     """About prefill time over decode time at `batch`. Decode-heavy means rho << 1."""
+    require_request("rho", request, arrays=True)
     new = request.prompt - request.cached
-    return batch * new / (ridge_tokens(deployment) * request.output) * used_over_read(deployment, batch)
+    return (
+        require_batch("rho", batch)
+        * new
+        / (ridge_tokens(deployment) * request.output)
+        * used_over_read(deployment, batch)
+    )
 
 
 def omega(deployment: Deployment, output: Any) -> Any:
@@ -66,6 +72,7 @@ def omega(deployment: Deployment, output: Any) -> Any:
 
 def roof_batch(deployment: Deployment, request: Request) -> Any:
     """The batch at which passes that mix each request's prefill into its decode steps reach the ridge (an estimate)."""
+    require_request("roof_batch", request, arrays=True)
     return ridge_tokens(deployment) / (1 + (request.prompt - request.cached) / request.output)
 
 
@@ -101,8 +108,7 @@ class Lever:
 
 def limit_batch(deployment: Deployment, request: Request) -> int:
     """The largest batch of this request that fits in memory; DoesNotFitError when not even one does."""
-    if request.is_array:
-        raise InvalidInputError("limit_batch: the request has arrays; give one request.")
+    require_request("limit_batch", request)
     deployment.require_fit(request.prompt + request.output)
     return deployment.largest_batch(request.prompt + request.output)
 
@@ -233,8 +239,11 @@ def shorter_answer(share: float) -> Lever:
 
 def faster_prefill(prefill_seconds: Any, decode_seconds: Any, k: Any) -> Any:
     """Amdahl's law: time before over time after a prefill k times faster (k may be infinite). Seconds of one clock."""
-    factor = np.asarray(k, dtype=np.float64)
-    if not np.all(factor > 0):
+    try:
+        factor = np.asarray(k, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        factor = np.array(np.nan)
+    if isinstance(k, bool | str) or not np.all(factor > 0):
         raise InvalidInputError(
             f"faster_prefill: k is {shown(k)}; expected numbers above 0 (math.inf for a free prefill)."
         )
@@ -320,8 +329,7 @@ def elasticities(deployment: Deployment, request: Request, batch: int = 1, step:
     Central differences in ln x of width `step`. peak + bandwidth + link - latency - overhead = -1: double all rates and
     halve all waits, and the time halves. A draft model's own bytes are not scaled.
     """
-    if request.is_array:
-        raise InvalidInputError("elasticities: the request has arrays; give one request.")
+    require_request("elasticities", request)
     batch, step = require_count("elasticities", "batch", batch), require_rate("elasticities", "step", step, "ln x")
     found = {}
     for name in RATES:

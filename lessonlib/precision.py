@@ -52,7 +52,7 @@ class Precision:
     compute: str | None = None
 
     def __post_init__(self) -> None:
-        plain = self.blocks if self.blocks in UNQUANTISED else "bf16"
+        plain = self.blocks if isinstance(self.blocks, str) and self.blocks in UNQUANTISED else "bf16"
         for part in fields(self):
             if getattr(self, part.name) is None and part.name != "blocks":
                 object.__setattr__(self, part.name, self.blocks if part.name == "experts" else plain)

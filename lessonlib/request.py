@@ -102,6 +102,19 @@ class Request:
             )
 
 
+def require_request(owner: str, request: Any, arrays: bool = False) -> None:
+    """InvalidInputError unless `request` is a Request, and one of plain numbers unless `arrays`."""
+    if not isinstance(request, Request):
+        raise InvalidInputError(f"{owner}: request is {shown(request)}; expected a Request(prompt, output).")
+    if request.is_array and not arrays:
+        raise InvalidInputError(f"{owner}: the request has arrays; give one request.")
+
+
+def require_batch(owner: str, batch: Any) -> Any:
+    """A batch as an int, or an array of them as it is; InvalidInputError for what is neither."""
+    return _as_input("batch", batch, 1, owner)
+
+
 def _broadcast_shape(request: Request, batch: Any) -> tuple[int, ...]:
     shapes = {name: np.shape(getattr(request, name)) for name in ("prompt", "output", "cached")}
     shapes["batch"] = np.shape(batch)

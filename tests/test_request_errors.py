@@ -4,13 +4,18 @@ import math
 from dataclasses import replace
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from helpers import deepseek_v3, device, gqa_model, h100, llama, server
 
 from lessonlib.accelerator import Accelerator
+from lessonlib.batching import mixed_pass, steady_state
+from lessonlib.cache import steady_attention_seconds
+from lessonlib.catalogue import load_accelerator, load_model, load_workload
 from lessonlib.deployment import Deployment, Efficiency, Speculation
 from lessonlib.errors import DoesNotFitError, InvalidInputError, LessonError, UnknownNameError
 from lessonlib.feedforward import MixtureOfExperts
+from lessonlib.levers import elasticities, faster_prefill, limit_batch, rho, roof_batch
 from lessonlib.model import Block, Model
 from lessonlib.precision import Precision
 from lessonlib.request import MOST_TOKENS, Request, request_cost
@@ -287,3 +292,32 @@ def test_a_model_that_nothing_makes_fit():
 def test_without_a_link_figure_it_is_not_said_that_more_devices_would_not_do():
     with pytest.raises(DoesNotFitError, match="no dtype does, and there is no link figure to join more devices"):
         request_cost(server(accelerator=device(memory=1e6, link=None)), Request(1, 1))
+
+
+@pytest.mark.parametrize(
+    "wrong", [None, 3, "x", [1], np.array([]), np.array([1, 2]), object()], ids=lambda v: repr(v)[:16]
+)
+def test_what_is_no_request_or_name_is_refused_everywhere(wrong):
+    for call in (
+        lambda: rho(server(), wrong),
+        lambda: roof_batch(server(), wrong),
+        lambda: elasticities(server(), wrong),
+        lambda: limit_batch(server(), wrong),
+        lambda: steady_state(server(), wrong, 1),
+        lambda: mixed_pass(server(), wrong, 1),
+        lambda: steady_attention_seconds(server(), wrong),
+        lambda: load_model(wrong),
+        lambda: load_accelerator(wrong),
+        lambda: load_workload(wrong),
+        lambda: Precision(wrong),
+    ):
+        with pytest.raises(LessonError):
+            call()
+
+
+@pytest.mark.parametrize(
+    "wrong", ["x", b"a", {}, object(), 10**400, 1j, True, [[1], [1, 2]], 0, -1, math.nan], ids=lambda v: repr(v)[:16]
+)
+def test_a_speed_up_of_prefill_is_a_positive_number(wrong):
+    with pytest.raises(LessonError, match="k is"):
+        faster_prefill(1.0, 1.0, wrong)
