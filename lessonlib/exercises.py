@@ -137,6 +137,14 @@ def find(key: str) -> Exercise:
         ) from None
 
 
+def ask(key: str) -> None:
+    """Print the question, and its options where it has some."""
+    exercise = find(key)
+    print(exercise.question)
+    for letter, option in getattr(exercise, "options", {}).items():
+        print(f"  {letter}  {option}")
+
+
 def check(key: str, guess: Any) -> None:
     """Print what is to be said to a guess."""
     print(find(key).feedback(guess))

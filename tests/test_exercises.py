@@ -5,7 +5,7 @@ import math
 import pytest
 
 from lessonlib.errors import InvalidInputError, UnknownNameError
-from lessonlib.exercises import ChoiceExercise, NumberExercise, all_exercises, check, find, hint, solution
+from lessonlib.exercises import ChoiceExercise, NumberExercise, all_exercises, ask, check, find, hint, solution
 
 BOOK = all_exercises()
 NUMBERS = [key for key, exercise in BOOK.items() if isinstance(exercise, NumberExercise)]
@@ -22,6 +22,8 @@ def test_texts_are_whole(key, capsys):
     exercise = BOOK[key]
     assert exercise.hints and exercise.question.endswith("?")
     assert said(check, key, None, capsys=capsys).startswith("Not answered yet")
+    lines = said(ask, key, capsys=capsys).splitlines()
+    assert lines[0] == exercise.question and len(lines) == 1 + len(getattr(exercise, "options", {}))
     for number, text in enumerate(exercise.hints, start=1):
         assert said(hint, key, number, capsys=capsys) == f"Hint {number} of {len(exercise.hints)}: {text}"
     answer = said(solution, key, capsys=capsys)

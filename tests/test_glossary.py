@@ -1,0 +1,59 @@
+"""The glossary has every word of the lesson's vocabulary, says it shortly, and its links lead somewhere."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "glossary.md"
+ROW = re.compile(r"^\| \*\*(.+?)\*\* \| (.+?) \| (.+?) \| \[(\d\d)\]\((.+?)\) \|$", re.MULTILINE)
+ROWS = {word: (text, unit, number, link) for word, text, unit, number, link in ROW.findall(PAGE.read_text("utf-8"))}
+VOCABULARY = """
+prefill; decode; forward pass; step; prompt tokens; output tokens; context; span; batch size; concurrency; KV cache;
+time to first token (TTFT); time to first answer token; time per output token (TPOT); inter-token latency;
+arithmetic intensity; ridge point; roofline; MFU; MBU; GQA; MQA; MHA; MLA; sliding window; mixture of experts;
+speculative decoding; prefix cache; chunked prefill; tensor parallelism; FLOP; FLOP/s; GB; GiB;
+GPU clock; request clock; rho; omega; roof batch; decode-heavy workload
+"""
+SAID = {  # as a notebook says it, where that is not the word itself
+    "ridge point": "ridge",
+    "time to first answer token": "first answer token",
+    "memory batch": "memory limit",
+    "tensor parallelism": "tensor_parallel",
+    "decode-heavy workload": "decode-heavy",
+    "speculative decoding": "speculat",
+}
+
+
+def test_every_word_is_there():
+    wanted = {" ".join(word.split()) for word in VOCABULARY.split(";")}
+    assert wanted - set(ROWS) == set()
+
+
+def test_no_row_is_lost_to_its_form():
+    rows = [line for line in PAGE.read_text("utf-8").splitlines() if line.startswith("| **")]
+    assert len(rows) == len(ROWS), "a row of another form, or a word twice"
+
+
+@pytest.mark.parametrize("word", ROWS)
+def test_a_word_is_said_shortly_and_shown_where_it_says(word):
+    text, unit, number, link = ROWS[word]
+    assert 1 <= len(re.findall(r"[.](?:\s|$)", text)) <= 3 and len(text.split()) <= 30 and unit
+    file = PAGE.parent / link
+    assert file.name.startswith(number) and file.exists()
+    prose = " ".join("".join(cell["source"]) for cell in json.loads(file.read_text("utf-8"))["cells"])
+    forms = [SAID[word]] if word in SAID else [form.strip() for form in re.split("[()]", word) if form.strip()]
+    assert any(form.lower() in prose.lower() for form in forms), f"{file.name} never says {word!r}"
+
+
+@pytest.mark.parametrize("page", ["README.md", "notebooks/00_start_here.ipynb", "notebooks/08_common_questions.ipynb"])
+def test_the_glossary_is_linked(page):
+    assert "docs/glossary.md)" in (ROOT / page).read_text("utf-8")
+
+
+@pytest.mark.parametrize("page", ["glossary.md", "instructors.md"])
+def test_links_of_the_pages_lead_somewhere(page):
+    links = re.findall(r"\]\(([^)#\s]+)", (ROOT / "docs" / page).read_text("utf-8"))
+    assert links and [link for link in links if ":" not in link and not (ROOT / "docs" / link).exists()] == []
