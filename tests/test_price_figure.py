@@ -1,0 +1,27 @@
+"""The figure of notebook 08: curves end at the memory limits, labels say their ends, and none is cut off."""
+
+import itertools
+
+from test_lever_figures import laid_out
+
+from lessonlib.batching import memory_batch, output_token_in_prompt_tokens
+from lessonlib.exercise_book import CHAT, REASONING, server
+from lessonlib.figures import output_token_prices
+
+
+def test_the_price_of_an_output_token_by_batch():
+    series = {}
+    for label, request in (("chat", CHAT), ("reasoning", REASONING)):
+        batches = range(1, memory_batch(server(), request) + 1)
+        series[label] = (batches, [output_token_in_prompt_tokens(server(), request, batch) for batch in batches])
+    figure = laid_out(output_token_prices(series, "A title"))
+    (axes,) = figure.axes
+    words = [text.get_text() for text in axes.texts]
+    assert "chat: memory is full at 370\n4 prompt tokens" in words
+    assert "reasoning: memory is full at 33\n27 prompt tokens" in words
+    assert "alone: 314 to 329" in words
+    drawn = [line.get_xydata()[-1] for line in axes.lines if len(line.get_xdata()) > 2]
+    assert [tuple(end) for end in drawn] == [(batches[-1], prices[-1]) for batches, prices in series.values()]
+    boxes = [text.get_window_extent() for text in axes.texts]
+    assert all(figure.bbox.x0 <= box.x0 and box.x1 <= figure.bbox.x1 for box in boxes)
+    assert not any(one.overlaps(other) for one, other in itertools.combinations(boxes, 2))
