@@ -503,9 +503,15 @@ def _multi_query(r: ConfigReader, kind: str) -> Mixer:
 
 
 def _falcon(r: ConfigReader, kind: str) -> Mixer:
-    stated = r.optional("num_kv_heads")
-    one = r.switch("multi_query") and not r.switch("new_decoder_architecture")
-    return _attention(r, kind, kv_heads=1 if one else stated)
+    """Only the new layout groups its heads; the old one has one KV head for all, or one for each."""
+    stated, heads = r.optional("num_kv_heads"), r.count(r.family.heads)
+    if r.switch("new_decoder_architecture"):
+        return _attention(r, kind, kv_heads=stated)
+    if r.switch("multi_query"):
+        return _attention(r, kind, kv_heads=1)
+    if stated not in (None, heads):
+        raise r.refused("num_kv_heads", stated, f"without the new layout each of the {heads} heads has its own")
+    return _attention(r, kind, kv_heads=heads)
 
 
 def _latent(r: ConfigReader, kind: str) -> Mixer:

@@ -388,6 +388,10 @@ def test_contradictions_are_errors():
         Model.from_config({**mixtral, "num_experts": 16})
     with pytest.raises(UnsupportedModelError, match="num_local_experts"):
         Model.from_config({**mixtral, "num_local_experts": None})
+    falcon = {"model_type": "falcon", "num_attention_heads": 71, "multi_query": False}
+    assert Model.from_config({**falcon, "num_kv_heads": 71}).mixer_kinds[0][1].kv_heads == 71
+    with pytest.raises(UnsupportedModelError, match="num_kv_heads"):
+        Model.from_config({**falcon, "num_kv_heads": 1})
 
 
 values = st.recursive(
