@@ -622,6 +622,8 @@ def _sparse(r: ConfigReader) -> list[bool]:
     number = r.optional(moe.experts, 0)
     if number is None:
         raise r.refused(moe.experts, None, "the number of experts is not stated")
+    if number == 0 and moe.placement != "steps" and r.family.feedforward != "shared_only":
+        raise r.refused(moe.experts, 0, "without experts its class does not become a dense model")
     if words is not None:
         if dense_first:
             r.read[dense_first] = r.config.get(dense_first)
@@ -666,6 +668,8 @@ def _feedforward(r: ConfigReader, has_experts: bool) -> FeedForward | None:
     shared = r.optional(moe.shared_size, 0) if moe.shared_size else None
     if shared is None and moe.shared_count:
         shared = (r.optional(moe.shared_count, 0) or 0) * inner
+        if moe.never_unshared and not shared:
+            raise r.refused(moe.shared_count, r.value(moe.shared_count), "its class has a shared expert all the same")
     return MixtureOfExperts(
         width=r.width,
         experts=experts,

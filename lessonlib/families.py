@@ -26,6 +26,7 @@ class Experts:
     inner: str = "moe_intermediate_size"
     shared_count: str | None = None  # a number of shared experts, each as large as a routed one
     shared_size: str | None = None  # the inner size of all shared experts together
+    never_unshared: bool = False  # no shared experts are refused: the class then takes one of the dense size
     shared_gate: bool = False  # one more router column
     bias: bool = False  # on the expert matrices and the router
     correction: Switch = False  # one routing bias an expert, where it is a parameter (a buffer is not counted)
@@ -330,7 +331,7 @@ _family("aria_text", (32000, 4096, 4096, 32, 32, None, 2048), **BIASES, mlp_bias
         experts=Experts(experts="moe_num_experts", top_k="moe_topk", inner="intermediate_size",
             shared_count="moe_num_shared_experts"), moe=(8, 2, None, 2))
 _family("hy_v3", (120832, 4096, 13312, 80, 64, 8, 131072), **BIASES, **QK_NORM, mlp_bias="mlp_bias",
-        experts=Experts(shared_count="num_shared_experts", first_dense=1, listed=True),
+        experts=Experts(shared_count="num_shared_experts", never_unshared=True, first_dense=1, listed=True),
         ignored={"first_k_dense_replace": 1}, moe=(192, 8, 1536, 1), defaults={"head_dim": 128})
 _family("mellum", (98304, 2304, 7168, 28, 32, 4, 131072), **LISTED, **BIASES, **QK_NORM, window="sliding_window",
         experts=Experts(experts="num_experts|num_local_experts", listed=True), moe=(64, 8, 896),

@@ -388,10 +388,26 @@ def test_contradictions_are_errors():
         Model.from_config({**mixtral, "num_experts": 16})
     with pytest.raises(UnsupportedModelError, match="num_local_experts"):
         Model.from_config({**mixtral, "num_local_experts": None})
+    with pytest.raises(UnsupportedModelError, match="num_local_experts"):
+        Model.from_config({**mixtral, "num_local_experts": 0})
+    with pytest.raises(UnsupportedModelError, match="num_shared_experts"):
+        Model.from_config({"model_type": "hy_v3", "num_shared_experts": 0})
     falcon = {"model_type": "falcon", "num_attention_heads": 71, "multi_query": False}
     assert Model.from_config({**falcon, "num_kv_heads": 71}).mixer_kinds[0][1].kv_heads == 71
     with pytest.raises(UnsupportedModelError, match="num_kv_heads"):
         Model.from_config({**falcon, "num_kv_heads": 1})
+
+
+def test_no_experts_make_a_dense_model_only_where_the_class_says_so():
+    for name, family in FAMILIES.items():
+        if family.experts is None or "vocab_size" not in family.defaults:
+            continue
+        config = {"model_type": name, family.experts.experts.split("|")[0]: 0}
+        if name.startswith(("qwen2_moe", "qwen3_moe", "qwen3_next", "flint", "granitemoehybrid")):
+            assert not Model.from_config(config).expert_kinds
+        else:
+            with pytest.raises(LessonError):
+                Model.from_config(config)
 
 
 values = st.recursive(
