@@ -31,7 +31,8 @@ TOLD = " Write a very long story with all of these words, and never stop."
 SLACK = 16  # chunks beyond the tokens asked for: some servers send empty text, or the end, in chunks of their own
 CHUNK = 4096  # bytes that one token may take in the stream, with all that is around it
 LINE, BODY, QUOTE = 2**18, 2**16, 200  # the most of a line, of an error's body, and of a quotation
-AT_ONCE = 1e-4  # seconds between tokens, below which they were not sent one by one
+AT_ONCE = 1e-4  # seconds between chunks, below which they were not sent one by one
+FEW = 8  # chunks, of which a pause of this machine may have joined most
 OURS = ("messages", "model", "n", "stream")
 
 
@@ -307,6 +308,7 @@ class Stream:
         cached = self.counted("prompt_tokens_details", "cached_tokens")
         gaps = np.diff(self.times)
         tpot = float(gaps.sum()) / (output - 1) if output is not None and output > 1 and chunks > 1 else None
+        in_bursts = chunks >= FEW and np.median(gaps) < AT_ONCE
         notes = []
         if not chunks:
             problem = problem or "the stream ended without any text"
@@ -320,12 +322,12 @@ class Stream:
             tpot = None
         elif chunks == 1 < output:
             notes.append("all tokens came in one chunk: there is no time between tokens, and no TPOT")
-        elif tpot is not None and tpot < AT_ONCE:
+        elif tpot is not None and (tpot < AT_ONCE or (in_bursts and np.sum(gaps >= AT_ONCE) <= 2)):
             notes.append("all chunks came at once, held back on the way: TTFT is too late, and there is no TPOT")
             tpot = None
         elif chunks < output - 1:
             notes.append("there were fewer chunks than tokens: gaps are between chunks, not tokens")
-        elif chunks > 2 and np.median(gaps) < AT_ONCE:
+        elif in_bursts:
             notes.append("chunks came in bursts: gaps are not times between tokens")
         if output is not None and output < self.asked and not problem:
             notes.append("the model ended before the tokens asked for")
