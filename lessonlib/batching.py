@@ -18,7 +18,7 @@ from lessonlib.cache import linear_step_seconds, other_step_seconds, steady_atte
 from lessonlib.deployment import Deployment
 from lessonlib.errors import InvalidInputError, require_count, require_rate
 from lessonlib.request import Request, prefill_numbers, request_cost, require_request
-from lessonlib.roofline import communication_seconds, roofline
+from lessonlib.roofline import communication_seconds, under_roof
 from lessonlib.work import attention_work, linear_work
 
 
@@ -113,11 +113,11 @@ def mixed_pass(deployment: Deployment, request: Request, batch: int) -> float:
     folded = deployment.folded
     tokens = batch + begun * new
     linear = linear_work(folded, tokens, batch + begun)
-    seconds = roofline(linear.flops, linear.bytes, deployment.peak, deployment.bandwidth)
+    seconds = under_roof(linear.flops, linear.bytes, deployment.peak, deployment.bandwidth)
     for kind in folded.kinds:
         work = attention_work(kind, new, cached, 1.0)
         moved = work.cache_read + work.cache_write + work.state
-        seconds += begun * roofline(work.flops, moved, deployment.peak, deployment.bandwidth)
+        seconds += begun * under_roof(work.flops, moved, deployment.peak, deployment.bandwidth)
     decode_attention = batch * steady_attention_seconds(deployment, request)
     other = communication_seconds(deployment, folded, tokens) + deployment.efficiency.overhead
     return seconds + decode_attention + other

@@ -21,7 +21,7 @@ from lessonlib.deployment import Deployment
 from lessonlib.errors import InvalidInputError, require_count, shown
 from lessonlib.folded import LayerKind, ScalarNamespace
 from lessonlib.request import Request, RequestCost, request_cost, require_request
-from lessonlib.roofline import communication_seconds, roofline
+from lessonlib.roofline import communication_seconds, under_roof
 from lessonlib.work import linear_work, span_sum
 
 MOST_TOKENS = 2**53
@@ -93,7 +93,7 @@ def _seconds_of_span(deployment: Deployment, kind: LayerKind, span: Any) -> Any:
     """Seconds that one sequence of that span adds to a step in all layers of one kind, under the kind's roof."""
     flops = kind.pair_flops * span + kind.token_flops
     moved = kind.cache_bytes * span + 2 * kind.state_bytes
-    return roofline(flops, moved, deployment.peak, deployment.bandwidth, np)
+    return under_roof(flops, moved, deployment.peak, deployment.bandwidth, np)
 
 
 def steady_attention_seconds(deployment: Deployment, request: Request) -> float:
@@ -110,7 +110,7 @@ def steady_attention_seconds(deployment: Deployment, request: Request) -> float:
 def linear_step_seconds(deployment: Deployment, batch: int) -> float:
     """Seconds of the linear layers of one decode step: streaming the weights, until the batch reaches the ridge."""
     step = linear_work(deployment.folded, float(batch), float(batch))
-    return float(roofline(step.flops, step.bytes, deployment.peak, deployment.bandwidth))
+    return float(under_roof(step.flops, step.bytes, deployment.peak, deployment.bandwidth))
 
 
 def other_step_seconds(deployment: Deployment, batch: int) -> float:

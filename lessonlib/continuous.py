@@ -31,7 +31,7 @@ from lessonlib.cache import linear_step_seconds, other_step_seconds
 from lessonlib.deployment import Deployment
 from lessonlib.errors import DoesNotFitError, InvalidInputError, require_count, require_fraction, require_rate, shown
 from lessonlib.folded import ScalarNamespace
-from lessonlib.roofline import attention_numbers, communication_seconds, roofline
+from lessonlib.roofline import attention_numbers, communication_seconds, under_roof
 from lessonlib.serving_report import Occupancy, Report
 from lessonlib.traffic import Traffic
 from lessonlib.units import format_bytes
@@ -312,7 +312,7 @@ class _Server:
         deployment, folded = self.deployment, self.deployment.folded
         tokens = float(prompt_tokens + decoding)
         linear = linear_work(folded, tokens, float(len(done) + decoding))
-        seconds += roofline(linear.flops, linear.bytes, deployment.peak, deployment.bandwidth)
+        seconds += under_roof(linear.flops, linear.bytes, deployment.peak, deployment.bandwidth)
         seconds += communication_seconds(deployment, folded, tokens) + deployment.efficiency.overhead
         if decoding:
             seconds += sum(self.attention()) + decoding * self.state_seconds
@@ -369,10 +369,10 @@ def _layers(deployment: Deployment, block: int) -> tuple[list[_Layers], int, flo
         if kind.state_bytes or kind.token_flops:
             state_bytes += kind.state_bytes
             moved = 2 * kind.state_bytes
-            state_seconds += roofline(kind.token_flops, moved, deployment.peak, deployment.bandwidth)
+            state_seconds += under_roof(kind.token_flops, moved, deployment.peak, deployment.bandwidth)
         else:
             seconds, cache_bytes = by_window.get(kind.window, (0.0, 0.0))
-            seconds += roofline(kind.pair_flops, kind.cache_bytes, deployment.peak, deployment.bandwidth)
+            seconds += under_roof(kind.pair_flops, kind.cache_bytes, deployment.peak, deployment.bandwidth)
             by_window[kind.window] = (seconds, cache_bytes + kind.cache_bytes)
     layers = [_Layers(window, *numbers, block) for window, numbers in by_window.items()]
     return layers, math.ceil(state_bytes), state_seconds

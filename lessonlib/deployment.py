@@ -185,6 +185,7 @@ class Deployment:
 
     def require_fit(self, tokens: int, batch: int = 1) -> None:
         """Raise DoesNotFitError, with the smallest changes that fit, unless `batch` sequences of `tokens` fit."""
+        tokens, batch = require_count("require_fit", "tokens", tokens), require_count("require_fit", "batch", batch)
         needed = self.memory_needed(float(tokens), batch)
         if needed <= self.memory_available:
             return
@@ -240,3 +241,11 @@ class Deployment:
             if alone and not second and batch > 1 and (largest := more.largest_batch(tokens)):
                 second.append(f"devices={devices} with batch={largest}")
         return second
+
+
+def require_deployment(owner: str, deployment: Any) -> None:
+    """InvalidInputError unless `deployment` is a Deployment."""
+    if not isinstance(deployment, Deployment):
+        raise InvalidInputError(
+            f"{owner}: deployment is {shown(deployment)}; expected a Deployment(model, accelerator, precision)."
+        )

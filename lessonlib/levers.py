@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from lessonlib.attention import GroupedQueryAttention, MultiHeadLatentAttention
-from lessonlib.deployment import Deployment, Speculation
+from lessonlib.deployment import Deployment, Speculation, require_deployment
 from lessonlib.errors import InvalidInputError, require_count, require_fraction, require_rate, shown
 from lessonlib.model import Block, Model
 from lessonlib.request import Request, decode_numbers, prefill_numbers, request_cost, require_batch, require_request
@@ -29,6 +29,7 @@ from lessonlib.request import Request, decode_numbers, prefill_numbers, request_
 
 def ridge_tokens(deployment: Deployment) -> float:
     """Tokens in one pass at which the linear layers turn from memory bound to compute bound: 295 on an H100 in bf16."""
+    require_deployment("ridge_tokens", deployment)
     return deployment.peak / deployment.bandwidth * deployment.precision.bytes_of("blocks") / 2
 
 
@@ -60,6 +61,7 @@ def omega(deployment: Deployment, output: Any) -> Any:
 
     Raises DoesNotFitError when the weights leave no memory, InvalidInputError for a model without a growing cache.
     """
+    require_deployment("omega", deployment)
     if deployment.memory_free <= 0:
         deployment.require_fit(1)
     output = Request(1, output).output  # refuses what is no number of tokens

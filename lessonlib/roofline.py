@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lessonlib.deployment import Deployment
-from lessonlib.errors import require_count
+from lessonlib.deployment import Deployment, require_deployment
+from lessonlib.errors import require_count, require_rate
 from lessonlib.folded import FoldedModel, ScalarNamespace
 from lessonlib.work import LinearWork, Terms, attention_terms, linear_work
 
@@ -112,18 +112,28 @@ class Phase:
         return self.linear.seconds + self._attention[1] + self.communication + self.overhead
 
 
-def roofline(flops: Any, bytes: Any, peak: float, bandwidth: float, xp: Any = ScalarNamespace) -> Any:
+def roofline(flops: float, bytes: float, peak: float, bandwidth: float) -> float:
     """Seconds of work whose compute and memory traffic overlap fully: the longer of the two.
 
     `flops` in FLOP, `bytes` in bytes, `peak` in FLOP/s and `bandwidth` in byte/s (both already times their efficiency).
+    Raises InvalidInputError for a rate that is not positive and finite, or work that is negative or no number.
     """
+    work = (
+        require_rate("roofline", name, value, name, zero=True) for name, value in (("FLOP", flops), ("bytes", bytes))
+    )
+    peak = require_rate("roofline", "peak", peak, "FLOP/s")
+    return under_roof(*work, peak, require_rate("roofline", "bandwidth", bandwidth, "byte/s"))
+
+
+def under_roof(flops: Any, bytes: Any, peak: float, bandwidth: float, xp: Any = ScalarNamespace) -> Any:
+    """`roofline` for numbers that were checked before, or arrays of them: what a request calls many times."""
     return xp.maximum(flops / peak, bytes / bandwidth)
 
 
 def linear_seconds(deployment: Deployment, work: LinearWork, xp: Any, trace: Trace | None, count: Any = 1.0) -> Any:
     if trace is not None:
         trace("linear layers", work.flops, work.bytes, count)
-    return roofline(work.flops, work.bytes, deployment.peak, deployment.bandwidth, xp)
+    return under_roof(work.flops, work.bytes, deployment.peak, deployment.bandwidth, xp)
 
 
 def attention_numbers(
@@ -201,6 +211,7 @@ def pass_cost(deployment: Deployment, new: int, cached: int = 0, batch: int = 1,
     `logits`: positions of each sequence whose logits are needed (1 emits a token, 0 is an inner chunk). Memory limits
     and the model's positions are not checked here: it is one pass, not a request. Raises InvalidInputError.
     """
+    require_deployment("pass_cost", deployment)
     n, c, b, positions = (
         float(require_count("pass_cost", name, value, least))
         for name, value, least in (("new", new, 1), ("cached", cached, 0), ("batch", batch, 1), ("logits", logits, 0))

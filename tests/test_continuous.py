@@ -19,7 +19,7 @@ from lessonlib.deployment import Deployment, Efficiency, Speculation
 from lessonlib.errors import DoesNotFitError, InvalidInputError, UnknownNameError
 from lessonlib.feedforward import DenseFeedForward, MixtureOfExperts
 from lessonlib.request import Request, request_cost
-from lessonlib.roofline import communication_seconds, pass_cost, roofline
+from lessonlib.roofline import communication_seconds, pass_cost, under_roof
 from lessonlib.traffic import LengthQuantiles, Traffic, all_at_once, poisson_traffic
 from lessonlib.work import attention_work, linear_work
 
@@ -59,12 +59,12 @@ class TokenByToken:
         deployment, folded = self.deployment, self.deployment.folded
         tokens = float(sum(new for new, _, _ in chunks) + len(decoding))
         linear = linear_work(folded, tokens, float(sum(done for _, _, done in chunks) + len(decoding)))
-        seconds = roofline(linear.flops, linear.bytes, deployment.peak, deployment.bandwidth)
+        seconds = under_roof(linear.flops, linear.bytes, deployment.peak, deployment.bandwidth)
         for new, cached in [(new, cached) for new, cached, _ in chunks] + [(1, held) for held in decoding]:
             for kind in folded.kinds:
                 work = attention_work(kind, float(new), float(cached), 1.0)
                 moved = work.cache_read + work.cache_write + work.state
-                seconds += roofline(work.flops, moved, deployment.peak, deployment.bandwidth)
+                seconds += under_roof(work.flops, moved, deployment.peak, deployment.bandwidth)
         return seconds + communication_seconds(deployment, folded, tokens) + deployment.efficiency.overhead
 
     def emit(self, request):

@@ -15,11 +15,11 @@ from lessonlib.catalogue import load_accelerator, load_model, load_workload
 from lessonlib.deployment import Deployment, Efficiency, Speculation
 from lessonlib.errors import DoesNotFitError, InvalidInputError, LessonError, UnknownNameError
 from lessonlib.feedforward import MixtureOfExperts
-from lessonlib.levers import elasticities, faster_prefill, limit_batch, rho, roof_batch
+from lessonlib.levers import elasticities, faster_prefill, limit_batch, omega, rho, ridge_tokens, roof_batch
 from lessonlib.model import Block, Model
 from lessonlib.precision import Precision
 from lessonlib.request import MOST_TOKENS, Request, request_cost
-from lessonlib.roofline import pass_cost
+from lessonlib.roofline import pass_cost, roofline
 
 HUGE = 10**400
 NOT_NUMBERS = [math.nan, math.inf, -math.inf, "12", "", None, True, False, b"1", [], {}, object(), 1j, HUGE]
@@ -321,3 +321,34 @@ def test_what_is_no_request_or_name_is_refused_everywhere(wrong):
 def test_a_speed_up_of_prefill_is_a_positive_number(wrong):
     with pytest.raises(LessonError, match="k is"):
         faster_prefill(1.0, 1.0, wrong)
+
+
+@pytest.mark.parametrize("wrong", [None, "server", 3, h100()], ids=["none", "word", "number", "accelerator"])
+def test_what_is_no_deployment_is_refused_everywhere(wrong):
+    for call in (
+        lambda: pass_cost(wrong, 1),
+        lambda: request_cost(wrong, Request(1, 1)),
+        lambda: ridge_tokens(wrong),
+        lambda: rho(wrong, Request(1, 1)),
+        lambda: omega(wrong, 1),
+        lambda: roof_batch(wrong, Request(1, 1)),
+    ):
+        with pytest.raises(InvalidInputError, match="Deployment"):
+            call()
+
+
+@pytest.mark.parametrize("place", range(4))
+@pytest.mark.parametrize("wrong", [-1, math.nan, math.inf, "1", None, True, HUGE], ids=lambda v: repr(v)[:16])
+def test_a_roofline_of_no_numbers_is_refused(place, wrong):
+    given = [1e12, 1e9, 989e12, 3.35e12]
+    assert roofline(*given) == max(1e12 / 989e12, 1e9 / 3.35e12)
+    given[place] = wrong
+    with pytest.raises(InvalidInputError, match="roofline"):
+        roofline(*given)
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 0.5, True, "1", None], ids=repr)
+def test_what_fits_is_asked_with_counts(wrong):
+    for call in (lambda: server().require_fit(wrong), lambda: server().require_fit(10, wrong)):
+        with pytest.raises(InvalidInputError, match="require_fit"):
+            call()
