@@ -118,11 +118,13 @@ def roofline(flops: float, bytes: float, peak: float, bandwidth: float) -> float
     `flops` in FLOP, `bytes` in bytes, `peak` in FLOP/s and `bandwidth` in byte/s (both already times their efficiency).
     Raises InvalidInputError for a rate that is not positive and finite, or work that is negative or no number.
     """
-    work = (
-        require_rate("roofline", name, value, name, zero=True) for name, value in (("FLOP", flops), ("bytes", bytes))
+    work = require_rate("roofline", "flops", flops, "FLOP", zero=True)
+    moved = require_rate("roofline", "bytes", bytes, "bytes", zero=True)
+    rates = (
+        require_rate("roofline", "peak", peak, "FLOP/s"),
+        require_rate("roofline", "bandwidth", bandwidth, "byte/s"),
     )
-    peak = require_rate("roofline", "peak", peak, "FLOP/s")
-    return under_roof(*work, peak, require_rate("roofline", "bandwidth", bandwidth, "byte/s"))
+    return float(under_roof(work, moved, *rates))
 
 
 def under_roof(flops: Any, bytes: Any, peak: float, bandwidth: float, xp: Any = ScalarNamespace) -> Any:
