@@ -330,8 +330,8 @@ def load_table(name: str) -> tuple[dict[str, Any], ...]:
     return tuple(dict(row) for row in _read_table(name))  # copies: a caller may change its own
 
 
-def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """A learner's own config.json as a dict, for `Model.from_config`.
+def read_config(path: str | os.PathLike[str] | bytes) -> dict[str, Any]:
+    """A learner's own config.json as a dict, for `Model.from_config`. `path`: the file's, or its bytes, as uploaded.
 
     Read as data, never executed. Raises InvalidInputError, naming the file and what to do, when it is absent, not a
     file, over 1 MiB, not UTF-8, not JSON, or not one JSON object; or holds NaN or Infinity, a key twice in one object,
@@ -375,16 +375,19 @@ def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
     return config
 
 
-def _read_text(path: str | os.PathLike[str]) -> str:
-    """The text of a file that is small enough to be a config."""
+def _read_text(path: str | os.PathLike[str] | bytes) -> str:
+    """The text of a file, or of an upload, that is small enough to be a config."""
     try:
-        file = Path(path)
-        if file.is_dir():
-            _refuse(path, "is a folder", "pass the config.json inside it")
-        if not file.is_file():
-            _refuse(path, "does not exist or is not a file", "check the path and the folder you run in")
-        with file.open("rb") as stream:
-            content = stream.read(LARGEST_CONFIG + 1)
+        if isinstance(path, bytes):
+            content = path
+        else:
+            file = Path(path)
+            if file.is_dir():
+                _refuse(path, "is a folder", "pass the config.json inside it")
+            if not file.is_file():
+                _refuse(path, "does not exist or is not a file", "check the path and the folder you run in")
+            with file.open("rb") as stream:
+                content = stream.read(LARGEST_CONFIG + 1)
     except TypeError as error:
         _refuse(path, "is not a path", "pass the name of a config.json as a string or a Path", error)
     except (OSError, ValueError) as error:
@@ -400,7 +403,7 @@ def _read_text(path: str | os.PathLike[str]) -> str:
 
 
 def _refuse(path: object, problem: str, remedy: str, cause: Exception | None = None) -> NoReturn:
-    shown = os.fspath(path) if isinstance(path, os.PathLike) else path
+    shown = os.fspath(path) if isinstance(path, os.PathLike) else "upload" if isinstance(path, bytes) else path
     raise InvalidInputError(f"Config file {shown!r} {problem}; {remedy}.") from cause
 
 

@@ -22,10 +22,11 @@ ARITHMETIC = (
     ("roofline",),
     ("request", "explain"),
     ("cache", "batching", "levers", "traffic", "serving_report", "continuous", "calibration"),
+    ("traffic_cost",),
 )
 ROOMS = (
     *ARITHMETIC,
-    ("catalogue", "published"),
+    ("catalogue", "published", "own_traffic"),
     ("timing", "figures", "widgets", "explorers", "exercises", "exercise_book", "report"),
 )
 RANK = {module: rank for rank, room in enumerate(ROOMS) for module in room}

@@ -101,6 +101,31 @@ def sweeps(repeat: int = 5) -> dict:
     return found
 
 
+def reading(repeat: int = 5) -> dict:
+    """A CSV of a million rows, read from its bytes, and the report's costs of all of them."""
+    import numpy as np
+
+    from lessonlib.own_traffic import read_traffic
+    from lessonlib.traffic_cost import price
+
+    random = np.random.default_rng(0)
+    pairs = zip(random.integers(1, 60_000, SWEEP_PAIRS), random.integers(1, 30_000, SWEEP_PAIRS), strict=True)
+    rows = [(f"{prompt}", f"{output}") for prompt, output in pairs]
+    plain = "prompt_tokens,output_tokens\n" + "".join(f"{p},{o}\n" for p, o in rows)
+    azure = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+    azure += "".join(f"2023-11-16 18:17:03.9799600,{p},{o}\n" for p, o in rows)
+    quoted = '"prompt_tokens","output_tokens"\n' + "".join(f'"{p}","{o}"\n' for p, o in rows)
+    found = {}
+    for name, text in (("two columns", plain), ("three, a time among them", azure), ("all quoted", quoted)):
+        content = text.encode()
+        seconds = timeit.repeat(lambda c=content: read_traffic(c), repeat=repeat, number=1)
+        found[f"1,000,000 rows, {name}, s"] = statistics.median(seconds)
+    request = read_traffic(plain.encode()).request
+    machine = unlimited(MODELS[0])
+    found["price of all, s"] = statistics.median(timeit.repeat(lambda: price(machine, request, 32), repeat=5, number=1))
+    return found
+
+
 def import_time(repeat: int = 11) -> dict:
     code = (
         "import sys, time, numpy; t = time.perf_counter(); import lessonlib; t = time.perf_counter() - t; "
@@ -180,6 +205,7 @@ BENCHES = {
     "closed_form_against_loop": against_the_loop,
     "sweep_of_a_million": sweeps,
     "continuous_batching": continuous_batching,
+    "own_traffic": reading,
     "import": import_time,
     "slider": slider_update,
     "nbval": nbval,

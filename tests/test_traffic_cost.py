@@ -1,0 +1,144 @@
+"""A mix of requests: held to request_cost where all are alike, and to a plain sum where they are not."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from helpers import deepseek_v3, device, gqa_model, h100, qwen3_30b_a3b, server
+
+from lessonlib.deployment import Efficiency, Speculation
+from lessonlib.errors import DoesNotFitError, InvalidInputError
+from lessonlib.levers import faster_peak, limit_batch, more_bandwidth, omega
+from lessonlib.precision import Precision
+from lessonlib.request import Request, request_cost
+from lessonlib.traffic_cost import (
+    concurrency,
+    fits,
+    mean_slot_bytes,
+    price,
+    rank_levers,
+    traffic_omega,
+    usual_levers,
+)
+
+MIX = Request(np.array([200, 1024, 30, 9000]), np.array([20_000, 128, 1, 700]), np.array([0, 1000, 0, 100]))
+DEPLOYMENTS = {
+    "floor": server(),
+    "overhead": server(efficiency=Efficiency(0.5, 0.8, 2e-3)),
+    "windows": server(gqa_model(window=300, layers=4), device()),
+    "experts": server(qwen3_30b_a3b(), device()),
+    "mla": server(deepseek_v3(), device()),
+    "two devices": server(devices=2),
+    "speculation": server(speculation=Speculation(3, 0.6)),
+}
+
+
+@pytest.mark.parametrize("deployment", DEPLOYMENTS.values(), ids=DEPLOYMENTS)
+@pytest.mark.parametrize("batch", [1, 7])
+def test_the_cost_of_a_mix_is_the_sum_over_its_requests(deployment, batch):
+    roomy = replace(deployment, accelerator=replace(deployment.accelerator, memory=1e18))
+    found = price(roomy, MIX, batch)
+    prefill = decode = flops = 0.0
+    for row, (prompt, output, cached) in enumerate(zip(MIX.prompt, MIX.output, MIX.cached, strict=True)):
+        request = Request(int(prompt), int(output), int(cached))
+        cost = request_cost(roomy, request, batch)
+        prefill += cost.ttft
+        decode += cost.decode.seconds / batch
+        flops += cost.decode.flops / batch
+        assert found.ttft[row] == pytest.approx(cost.ttft, rel=1e-12)
+    assert found.prefill.seconds == pytest.approx(prefill, rel=1e-12)
+    assert found.decode.seconds == pytest.approx(decode, rel=1e-12)
+    assert found.decode.flops == pytest.approx(flops, rel=1e-12)
+    assert found.seconds == pytest.approx(prefill + decode, rel=1e-12)
+    assert found.tpot == pytest.approx(batch * decode / np.sum(MIX.output - 1), rel=1e-12)
+    assert found.tpot_with_stops > found.tpot
+    assert found.request_clock_decode_share == pytest.approx(batch * decode / (prefill + batch * decode), rel=1e-12)
+
+
+def test_requests_all_alike_give_the_limit_the_omega_and_the_share_of_one():
+    for request in (Request(1024, 128), Request(128, 12_800)):
+        many = Request(np.full(9, request.prompt), np.full(9, request.output))
+        limit = concurrency(server(), many)
+        assert limit == limit_batch(server(), request)
+        assert traffic_omega(server(), many) == pytest.approx(omega(server(), request.output), rel=1e-12)
+        found, one = price(server(), many, limit), request_cost(server(), request, limit)
+        assert found.decode.seconds / 9 == pytest.approx(one.decode.seconds / limit, rel=1e-12)
+        assert found.tpot == pytest.approx(one.tpot, rel=1e-12)
+
+
+def test_a_slot_is_weighted_by_how_long_a_request_decodes():
+    mix = Request(np.array([100, 100]), np.array([1000, 9000]))
+    token = server().cache_bytes_per_token
+    assert mean_slot_bytes(server(), mix) == pytest.approx(token * (1100 * 1000 + 9100 * 9000) / 10_000)
+    assert mean_slot_bytes(server(), mix, paged=True) == pytest.approx(token * (600 * 1000 + 4600 * 9000) / 10_000)
+    assert concurrency(server(), mix) < concurrency(server(), mix, paged=True)
+
+
+def test_what_binds_each_part():
+    chat = Request(np.array([1024]), np.array([128]))
+    full = price(server(), chat, 370)
+    assert (full.prefill.linear.bound, full.decode.linear.bound, full.decode.attention.bound) == (
+        "compute",
+        "compute",
+        "memory",
+    )
+    alone = price(server(), chat, 1)
+    assert alone.decode.linear.bound == "memory" and alone.decode.linear.compute == 0
+    short = price(server(), Request(np.array([10, 1000]), np.array([2, 2])), 1).prefill.linear
+    assert short.compute > 0 and short.memory > 0  # one prompt under the ridge, one above
+
+
+def test_what_cannot_be_taken_is_counted_by_reason():
+    long = Request(np.array([10, 131_072, 10, 131_000]), np.array([10, 1, 131_062, 100]))
+    masks = fits(server(), long)
+    assert [mask.tolist() for mask in masks.values()] == [[False, True, False, True], [False] * 4]
+    assert "131,072" in next(iter(masks))
+    small = replace(h100(), memory=20e9)
+    assert [mask.tolist() for mask in fits(server(accelerator=small), long).values()] == [
+        [False, True, False, True],
+        [False, False, True, False],
+    ]
+
+
+def test_refusals():
+    with pytest.raises(InvalidInputError, match="prefill_chunk"):
+        price(server(prefill_chunk=512), MIX, 1)
+    with pytest.raises(InvalidInputError, match="Request of arrays"):
+        price(server(), Request(1, 2), 1)
+    with pytest.raises(InvalidInputError, match="batch is 0"):
+        price(server(), MIX, 0)
+    with pytest.raises(DoesNotFitError):
+        concurrency(server(accelerator=replace(h100(), memory=18e9)), Request(np.array([50_000]), np.array([50_000])))
+
+
+def test_requests_of_one_output_token_have_no_step():
+    found = price(server(), Request(np.array([100, 200]), np.array([1, 1])), 5)
+    assert found.decode.seconds == 0 and math.isnan(found.tpot) and found.decode_share == 0
+    free = [one for one in rank_levers(server(), Request(np.array([100]), np.array([1])), 1) if "prefill" in one.name]
+    assert free[0].held == math.inf
+
+
+def test_levers_are_ranked_and_are_those_of_one_request():
+    many = Request(np.full(3, 128), np.full(3, 12_800))
+    ranked = rank_levers(server(), many, 33)
+    assert [one.at_limit for one in ranked] == sorted((one.at_limit for one in ranked), reverse=True)
+    found = {one.name: one for one in ranked}
+    for name, lever in (("twice the FLOP/s", faster_peak(2)), ("twice the bandwidth", more_bandwidth(2))):
+        assert found[name].held == pytest.approx(lever.speedup(server(), Request(128, 12_800), 33), rel=1e-3)
+    assert found["twice the memory"].held == 1 < found["twice the memory"].at_limit
+    assert found["a prefill that takes no time"].held < 1.001
+
+
+def test_levers_that_are_in_place_already_are_left_out():
+    names = usual_levers(server(), MIX)
+    assert "half of each prompt in a prefix cache" not in names and "fp8 cache" in names
+    small = server(dtype=Precision("int4", cache="fp8"), speculation=Speculation(2, 0.5))
+    left = usual_levers(small, Request(np.array([10]), np.array([10])))
+    assert set(left) == {
+        "twice the FLOP/s",
+        "twice the bandwidth",
+        "twice the memory",
+        "answers half as long",
+        "half of each prompt in a prefix cache",
+    }
