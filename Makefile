@@ -20,12 +20,12 @@ TORCH_NEEDS = tests/with_torch/requirements.txt
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL = help
-.PHONY: help lab test test-torch env check nbval notebooks bench clean
+.PHONY: help lab test test-torch test-browser env check nbval notebooks bench bench-browser clean
 
 help: ## list the targets
 	@echo "make lab   opens the notebooks;   make test   runs every test.   All targets:"
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  \1|\2/p' Makefile | while IFS='|' read -r name what; do \
-	  printf '  %-11s%s\n' $$name "$$what"; done
+	  printf '  %-14s%s\n' $$name "$$what"; done
 
 lab: env ## set up, and open JupyterLab at the first notebook (make lab ARGS=--no-browser)
 	$(RUN) -m jupyterlab --ServerApp.port_retries=100 --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb \
@@ -45,6 +45,18 @@ test-torch: .venv-torch/made ## run the tests of the GPU timing on PyTorch's CPU
 	@echo "Making .venv-torch with $(TORCH_PYTHON)"
 	@rm -rf .venv-torch && "$(TORCH_PYTHON)" -m venv .venv-torch
 	@$(TORCH_RUN) -m pip install --quiet --disable-pip-version-check -r $(TORCH_NEEDS) || { echo "make test-torch: PyTorch" \
+	  "could not be installed: pip's message above says why. Nothing else needs it: make test runs without." >&2; exit 1; }
+	@touch $@
+
+test-browser: env .venv/browser.txt ## open, run and use every notebook in JupyterLab in a real browser (Chromium, Chrome)
+	$(RUN) -m pytest --confcutdir=tests/browser tests/browser $(ARGS)
+
+bench-browser: env .venv/browser.txt ## measure in a browser the time from a slider's key to the picture; last line JSON
+	$(RUN) tests/browser/bench.py
+
+# What drives a browser, into the same environment; the browser itself is the machine's. Gone with .venv, then made again.
+.venv/browser.txt: pyproject.toml constraints.txt | env
+	@$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[browser]' || { echo "make: Playwright" \
 	  "could not be installed: pip's message above says why. Nothing else needs it: make test runs without." >&2; exit 1; }
 	@touch $@
 

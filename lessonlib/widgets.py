@@ -95,7 +95,9 @@ def framed(inside: Callable[[], str]) -> str:
 def table(shown: dict[str, str]) -> str:
     """Two tables side by side where the page is wide enough, one above the other where it is not."""
     rows = [
-        f'<tr><th scope="row" style="text-align:left;font-weight:normal;padding:1px 10px 1px 0">{escape(name)}</th>'
+        # The ground is said row by row: JupyterLab gives every second one a colour of its theme, in the dark one black.
+        f'<tr style="background:#fff">'
+        f'<th scope="row" style="text-align:left;font-weight:normal;padding:1px 10px 1px 0">{escape(name)}</th>'
         f'<td style="text-align:right"><b>{escape(value)}</b></td></tr>'
         for name, value in shown.items()
     ]

@@ -6,7 +6,8 @@ from nbformat import v4
 
 import notebooks
 
-collect_ignore = ["with_torch"]  # needs PyTorch, which is no dependency: make test-torch
+# Those need PyTorch (make test-torch) and a browser (make test-browser), which are no dependencies.
+collect_ignore = ["with_torch", "browser"]
 
 # The same examples on every machine and in every run, and no clock: a slow machine is no failure.
 settings.register_profile("lessonlib", deadline=None, derandomize=True)

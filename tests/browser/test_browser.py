@@ -1,0 +1,218 @@
+"""Every notebook as a reader has it: in JupyterLab, in a browser, with a keyboard, in both themes and two widths."""
+
+import itertools
+import re
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from lab import NOTEBOOKS, THEMES, Notebook, has_explorer
+from playwright.sync_api import expect
+
+from lessonlib.exercises import find
+
+WIDTHS = (1280, 800)
+# What a page says of each cell: how it ended, and what went wrong in it.
+CELLS = """() => Array.from(window.jupyterapp.shell.currentWidget.content.model.cells)
+  .filter(cell => cell.type === "code" && cell.sharedModel.source.trim())
+  .map(cell => ({source: cell.sharedModel.source, count: cell.executionCount, tags: cell.getMetadata("tags") ?? [],
+                 outputs: cell.outputs.toJSON()}))"""
+# Ours is what stands in the rendered text and in the outputs. Not ours: code editors, and the slider handles of
+# ipywidgets, which cannot be given a name; the word for each slider stands beside it, in the same row.
+OURS = {"include": [[".jp-OutputArea-output"], [".jp-MarkdownOutput"]], "exclude": [[".cm-editor"], [".noUi-handle"]]}
+IS_FOCUSED = "control => control === document.activeElement"
+# Of each picture: its words, its size, its alpha at its four corners, its smallest text as drawn.
+PICTURES = """() => Array.from(document.querySelectorAll(".jp-OutputArea-output img, .jp-OutputArea-output svg")).map(
+  picture => {
+    const box = picture.getBoundingClientRect();
+    const page = picture.closest(".jp-OutputArea-output").getBoundingClientRect();
+    const found = {alt: picture.alt ?? picture.getAttribute("aria-label"), width: box.width, height: box.height,
+                   fits: box.left >= page.left - 1 && box.right <= page.right + 1, corners: [255, 255, 255, 255]};
+    if (picture.tagName === "IMG") {
+      const canvas = document.createElement("canvas");
+      [canvas.width, canvas.height] = [picture.naturalWidth, picture.naturalHeight];
+      const brush = canvas.getContext("2d");
+      brush.drawImage(picture, 0, 0);
+      const [right, bottom] = [canvas.width - 1, canvas.height - 1];
+      const corners = [[0, 0], [right, 0], [0, bottom], [right, bottom]];
+      found.corners = corners.map(at => brush.getImageData(...at, 1, 1).data[3]);
+    } else found.text = Math.min(...Array.from(picture.querySelectorAll("text")).map(
+      text => parseFloat(getComputedStyle(text).fontSize) * box.width / picture.viewBox.baseVal.width));
+    return found;
+  })"""
+
+# axe judges no contrast here: JupyterLab's body has no height and hides what overflows, so axe takes all for hidden.
+# By WCAG's formula: each text of ours on the ground behind it, layers of half transparent ground laid over each other.
+CONTRASTS = """() => {
+  const read = colour => { const [r, g, b, a = 1] = colour.match(/[\\d.]+/g).map(Number); return [r, g, b, a]; };
+  const light = colour => colour.slice(0, 3).map(v => v / 255).map(v => v <= 0.04045 ? v / 12.92
+    : ((v + 0.055) / 1.055) ** 2.4).reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const over = (top, under) => under.map((v, i) => i < 3 ? top[i] * top[3] + v * (1 - top[3]) : 1);
+  const ground = element => {
+    const layers = [];
+    for (let at = element; at; at = at.parentElement) {
+      layers.unshift(read(getComputedStyle(at).backgroundColor));
+      if (layers[0][3] === 1) break;
+    }
+    return layers.reduce((under, top) => over(top, under), [255, 255, 255, 1]);
+  };
+  const found = [];
+  for (const element of document.querySelectorAll(":is(.jp-OutputArea-output, .jp-MarkdownOutput) *")) {
+    const own = Array.from(element.childNodes).filter(node => node.nodeType === 3);
+    const words = own.map(node => node.data).join("").trim();
+    const other = element.closest("svg, mjx-container, .cm-editor, .jp-InternalAnchorLink");
+    if (!words || other || !element.checkVisibility()) continue;
+    const under = ground(element), style = getComputedStyle(element), ink = over(read(style.color), under);
+    const [low, high] = [light(ink), light(under)].sort((a, b) => a - b);
+    const size = parseFloat(style.fontSize), large = size >= 24 || (size >= 18.66 && style.fontWeight >= 700);
+    const ratio = (high + 0.05) / (low + 0.05);
+    found.push({words: words.slice(0, 80), tag: element.tagName, ratio, least: large ? 3 : 4.5});
+  }
+  return found;
+}"""
+
+
+def test_every_cell_ends_well_in_a_fresh_kernel(notebook):
+    cells = notebook.page.evaluate(CELLS)
+    assert [cell["count"] for cell in cells] == list(range(1, len(cells) + 1))
+    for cell in cells:
+        wrong = [out for out in cell["outputs"] if out["output_type"] == "error" or out.get("name") == "stderr"]
+        assert bool(wrong) == ("raises-exception" in cell["tags"]), (cell["source"], wrong)
+
+
+def test_explorers_follow_the_keyboard(notebook):
+    explorers = notebook.explorers()
+    assert len(explorers) == has_explorer(notebook.name)
+    for explorer in explorers:
+        press = explorer.page.keyboard.press
+        first = explorer.picture()
+        assert "<svg" in first and "<table" in first
+
+        controls = [*explorer.menus.all(), *explorer.sliders.all(), explorer.button]
+        controls[0].focus()
+        for control in controls[1:]:
+            for _ in range(2):  # between two sliders the Tab key stops at the first one's value, which is text
+                press("Tab")
+                if control.evaluate(IS_FOCUSED):
+                    break
+            expect(control).to_be_focused()
+
+        for slider in explorer.sliders.all():
+            for key in ("ArrowRight", "ArrowLeft"):
+                before = explorer.picture()
+                slider.focus()
+                press(key)
+                explorer.wait_until_not(before)
+        assert explorer.picture() == first
+
+        # To both ends of every slider: a picture or a sentence, and never a stuck page.
+        for slider in explorer.sliders.all():
+            for key, end in (("Home", "min"), ("End", "max")):
+                if slider.get_attribute("aria-valuenow") == slider.get_attribute(f"aria-value{end}"):
+                    continue  # it starts there
+                before = explorer.picture()
+                slider.focus()
+                press(key)
+                after = explorer.wait_until_not(before)
+                assert "<svg" in after or re.search(r'role="alert"[^>]*>Not computed\. \w', after), after
+            explorer.button.focus()
+            press("Enter")
+            explorer.wait_until(first)
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_axe_finds_nothing_of_ours(notebook, theme):
+    notebook.theme(theme)
+    found = Axe().run(notebook.page, context=OURS)
+    assert found.response["passes"], "axe looked at nothing"
+    said = [
+        f"{rule['id']}: {node['html'][:200]}\n    {node['failureSummary']}"
+        for rule in found.response["violations"]
+        for node in rule["nodes"]
+    ]
+    assert not said, "\n".join(said)
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_text_stands_out_from_its_ground(notebook, theme):
+    notebook.theme(theme)
+    found = notebook.page.evaluate(CONTRASTS)
+    assert len(found) > 100, "hardly any text was judged"
+    faint = [text for text in found if text["ratio"] < text["least"]]
+    assert not faint, "\n".join(f"{text['ratio']:.2f} {text['tag']} {text['words']!r}" for text in faint)
+
+
+def test_headings_are_in_order(notebook):
+    levels = notebook.page.eval_on_selector_all(
+        ".jp-MarkdownOutput :is(h1, h2, h3, h4, h5, h6)", "found => found.map(heading => Number(heading.tagName[1]))"
+    )
+    assert levels[0] == 1 and levels.count(1) == 1
+    assert all(after - before <= 1 for before, after in itertools.pairwise(levels)), levels
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("theme", THEMES)
+def test_pictures_can_be_read(notebook, theme, width, shots):
+    notebook.theme(theme)
+    page = notebook.page
+    page.set_viewport_size({"width": width, "height": 1400})  # the highest explorer is in sight as a whole
+    if page.locator("#jp-left-stack").is_visible() != (width > 1000):  # on a narrow page without the list of files
+        notebook.command("application:toggle-left-area")
+    pictures = page.evaluate(PICTURES)
+    assert pictures
+    for picture in pictures:
+        assert picture["alt"] and picture["fits"], picture
+        assert picture["width"] > 450 and picture["height"] > 100, picture
+        assert picture["corners"] == [255] * 4, picture  # a ground of its own: black on a dark page is not read
+        assert picture.get("text", 99) > 9, picture
+    stem = notebook.name.removesuffix(".ipynb")
+    for i, output in enumerate(page.locator(".jp-OutputArea-output:has(img, svg)").all()):
+        output.screenshot(path=shots / f"{stem}_{i}_{theme}_{width}.png")
+
+
+def test_links_lead_on_inside_jupyterlab(notebook, lab):
+    page = notebook.page
+    links = page.locator(f'.jp-MarkdownOutput a[href^="{lab.url}/files/"]')
+    seen = set()
+    for i in range(links.count()):
+        path = unquote(urlsplit(links.nth(i).get_attribute("href")).path).removeprefix("/files/")
+        assert (lab.root / path).is_file(), path
+        if path in seen:
+            continue
+        seen.add(path)
+        links.nth(i).click()
+        opened = page.locator(".lm-DockPanel-tabBar .lm-mod-current .lm-TabBar-tabLabel")
+        expect(opened).to_have_text(path.split("/")[-1])
+        notebook.show_itself()
+    assert "README.md" in seen
+    assert len(page.context.pages) == 1, "a link left JupyterLab"
+
+
+def test_the_console_has_no_error(notebook):
+    """Last of the tests that share a page: what all of them made the browser say."""
+    assert not notebook.said
+
+
+def answer(notebook: Notebook, cell: str, source: str) -> str:
+    """Type another source into the cell that contains `cell`, run it, and return what it says."""
+    page = notebook.page
+    box = page.locator(".jp-CodeCell", has=page.locator(".cm-content", has_text=cell))
+    count = int(re.sub(r"\D", "", box.locator(".jp-InputPrompt").inner_text()))
+    box.locator(".cm-content").click()
+    page.keyboard.press("Control+a")
+    page.keyboard.insert_text(source)
+    page.keyboard.press("Shift+Enter")
+    expect(box.locator(".jp-InputPrompt")).to_have_text(re.compile(r"\[\d+\]:"))
+    expect(box.locator(".jp-InputPrompt")).not_to_have_text(f"[{count}]:")
+    return box.locator(".jp-OutputArea-output").inner_text().strip()
+
+
+def test_an_exercise_answered_wrong_and_right_says_so(lab, browser):
+    (name,) = [name for name in NOTEBOOKS if name.startswith("01")]
+    notebook = Notebook(lab, browser, name)
+    notebook.run_all()
+    exercise, cell = find("smallest-prompt"), 'check("smallest-prompt"'
+    for guess, verdict in ((295, "Not yet. "), (318, "Right: 318 tokens")):
+        said = answer(notebook, cell, f'my_prompt = {guess}\ncheck("smallest-prompt", my_prompt)')
+        assert said == exercise.feedback(guess) and said.startswith(verdict)
+    notebook.close()
