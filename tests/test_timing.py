@@ -1,6 +1,7 @@
 """The timed decoder is correct and does what lessonlib counts; a record is whole, checked, and never half written."""
 
 import json
+import os
 from dataclasses import asdict, replace
 
 import numpy as np
@@ -18,7 +19,7 @@ from lessonlib import (
 )
 from lessonlib.timing import cpu
 from lessonlib.timing.decoder import Counts, NumpyDecoder, toy_model
-from lessonlib.timing.record import Yardstick, read_record, read_records, record_from, write_record
+from lessonlib.timing.record import Point, Yardstick, read_record, read_records, record_from, write_record
 
 TOY = {"layers": 2, "width": 64, "heads": 4, "inner": 96, "vocabulary": 50}
 IDS = np.random.default_rng(1).integers(0, 50, 150)
@@ -126,8 +127,11 @@ def test_prediction_is_request_cost_from_the_yardsticks(record):
 def test_a_busy_machine_is_said(record):
     quiet = Yardstick(value=1e9, unit="byte/s", repeats=(1e9, 0.9e9))
     busy = Yardstick(value=1e9, unit="byte/s", repeats=(1e9, 0.5e9))
-    calm = replace(record, yardsticks={"matvec_bandwidth": quiet})
+    step = Point(phase="decode", context=64, tokens=1, batch=1, seconds=(1e-3, 1.2e-3))
+    calm = replace(record, yardsticks={"matvec_bandwidth": quiet}, points=(step,))
     assert cpu.busy_warning(calm) == ""
+    disturbed = cpu.busy_warning(replace(calm, points=(step, replace(step, context=8000, seconds=(1e-3, 3.5e-3)))))
+    assert "(decode at 8,000 by a factor of 3.50)" in disturbed
     assert "matvec_bandwidth by a factor of 2.00" in cpu.busy_warning(
         replace(calm, yardsticks={"matvec_bandwidth": busy})
     )
@@ -147,6 +151,7 @@ def test_a_record_comes_back_as_it_was_written(record, tmp_path):
     assert read_record(path) == record
     assert write_record(record, tmp_path / "timings") == path
     assert [entry.name for entry in (tmp_path / "timings").iterdir()] == [path.name]
+    assert os.name != "posix" or path.stat().st_mode & 0o777 == 0o644
 
 
 def test_a_damaged_or_foreign_file_is_named_and_skipped(record, tmp_path):

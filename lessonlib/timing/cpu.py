@@ -23,13 +23,13 @@ from lessonlib.errors import LessonError
 from lessonlib.precision import Precision
 from lessonlib.request import Request, request_cost
 from lessonlib.roofline import pass_cost
-from lessonlib.timing.record import Record, record_from
+from lessonlib.timing.record import Point, Record, record_from
 
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "BLIS_NUM_THREADS")
 CONTEXTS = (64, 512, 1024, 2048, 4096, 8000)
 PROMPTS = (1, 32, 128, 256, 512)
 REQUESTS = {"chat": (256, 32), "reasoning": (16, 320)}
-BUSY = 1.25  # a yardstick whose repeats differ by more than this is no yardstick
+BUSY = 1.25  # repeats of one measurement that differ by more than this were disturbed
 
 
 class TimingFailedError(LessonError):
@@ -86,9 +86,10 @@ def predicted(record: Record) -> list[dict[str, Any]]:
     rows = []
     for point in record.points:
         seconds = pass_cost(deployment, point.tokens, point.context, point.batch).seconds
-        label = f"{point.phase} of {point.tokens:,}" if point.phase == "prefill" else f"decode at {point.context:,}"
         low, high = min(point.seconds) / seconds, max(point.seconds) / seconds
-        rows.append({"what": label, "measured": point.median, "predicted": seconds, "ratio": point.median / seconds})
+        rows.append(
+            {"what": _label(point), "measured": point.median, "predicted": seconds, "ratio": point.median / seconds}
+        )
         rows[-1] |= {"lowest_ratio": low, "highest_ratio": high}
     for request in record.requests:
         cost = request_cost(deployment, Request(request.prompt, request.output), request.batch)
@@ -100,12 +101,19 @@ def predicted(record: Record) -> list[dict[str, Any]]:
 
 
 def busy_warning(record: Record) -> str:
-    """A sentence when the yardsticks' repeats differ much; "" on a quiet machine."""
-    spread = {name: stick.spread for name, stick in record.yardsticks.items() if stick.spread > BUSY}
-    if not spread:
+    """A sentence when repeats of one measurement differ much, with the factor of each such; "" on a quiet machine."""
+    spreads = {name: stick.spread for name, stick in record.yardsticks.items()}
+    spreads |= {_label(point): max(point.seconds) / min(point.seconds) for point in record.points}
+    words = ", ".join(f"{name} by a factor of {spread:.2f}" for name, spread in spreads.items() if spread > BUSY)
+    if not words:
         return ""
-    words = ", ".join(f"{name} by a factor of {value:.2f}" for name, value in spread.items())
-    return f"This machine was busy: repeats of one yardstick differ ({words}). Close other programs and time it again."
+    return (
+        f"This machine was busy: repeats of one measurement differ ({words}). Close other programs and time it again."
+    )
+
+
+def _label(point: Point) -> str:
+    return f"{point.phase} of {point.tokens:,}" if point.phase == "prefill" else f"decode at {point.context:,}"
 
 
 # ---- what runs in the interpreter of its own

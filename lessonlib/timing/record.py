@@ -190,6 +190,7 @@ def write_record(record: Record, folder: str | Path) -> Path:
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
+        Path(temporary).chmod(0o644)  # mkstemp lets nobody else read, and a record is there to be read
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)

@@ -232,8 +232,24 @@ def predicted(record: Record, deployment: Deployment) -> list[dict[str, Any]]:
     return rows
 
 
+def _latencies(replies: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A line for each kind of request and concurrency: percentiles of the time between chunks, medians over replies."""
+    groups: dict[str, list[Mapping[str, float]]] = {}
+    for reply in replies:
+        if reply["gaps"]:
+            groups.setdefault(f"{reply['name']}, concurrency {reply['concurrency']}", []).append(reply["gaps"])
+    lines = [
+        f"{label:<34}" + "".join(f"{key:>5} {median(gaps[key] for gaps in group):.4g} s" for key in group[0])
+        for label, group in groups.items()
+    ]
+    said = (
+        "Time between chunks, percentiles: inter-token latency, but where a line below says that chunks are no tokens."
+    )
+    return [said, *lines] if lines else []
+
+
 def report(record: Record, deployment: Deployment) -> str:
-    """The rows of `predicted` as text, the fit, and all that is to be said of the replies."""
+    """The rows of `predicted` as text, the fit, times between chunks, and all that is to be said of the replies."""
     rows, fit, conditions = predicted(record, deployment), step_fit(record), record.conditions
     lines = [
         f"{conditions['model']}, {record.when}; predicted: {deployment.model.name} on {deployment.accelerator.name}"
@@ -248,4 +264,5 @@ def report(record: Record, deployment: Deployment) -> str:
         lines += [f"Fitted to these {fit.requests} requests themselves: a step takes {step}."]
     else:
         lines += ["Nothing is fitted: that needs contexts that differ by a factor of 2."]
+    lines += _latencies(conditions["replies"])
     return "\n".join([*lines, *_said(conditions["replies"]), *filter(None, [conditions["ended"]])])
