@@ -29,6 +29,10 @@ class Block:
     def __post_init__(self) -> None:
         if self.mixer is None and self.feedforward is None:
             raise InvalidInputError("Block: it has neither a mixer nor a feed-forward; give it at least one.")
+        for key, kind in (("mixer", Mixer), ("feedforward", FeedForward)):
+            part = getattr(self, key)
+            if part is not None and not isinstance(part, kind):
+                raise InvalidInputError(f"Block: its {key} is {shown(part)}; expected a {kind.__name__} or None.")
         require_count("Block", "norm_weights", self.norm_weights, 0)
 
     @property

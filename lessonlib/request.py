@@ -188,8 +188,9 @@ class RequestCost:
         """Why the cell at `index` is NaN, in words; "" when it was computed."""
         if self.refused is None:
             return ""
-        if len(index) != self.refused.ndim:
-            raise InvalidInputError(f"why_refused: give the {self.refused.ndim} indices of one cell.")
+        shape = self.refused.shape
+        if len(index) != len(shape) or any(i not in range(size) for i, size in zip(index, shape, strict=True)):
+            raise InvalidInputError(f"why_refused: {shown(index)} is no cell; the results have the shape {shape}.")
         return REFUSALS.get(int(self.refused[index]), "")
 
     def roofs(self) -> tuple["Roof", ...]:

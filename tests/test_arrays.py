@@ -254,8 +254,9 @@ def test_arrays_that_hide_something_are_refused(wrong):
 def test_why_refused_wants_a_cell():
     cost = request_cost(server(), Request([1, 0], 2))
     assert "prompt" in cost.why_refused(1) and cost.why_refused(0) == ""
-    with pytest.raises(InvalidInputError, match="indices of one cell"):
-        cost.why_refused()
+    for wrong in ((), (-1,), (2,), (0, 0), ("0",), (0.5,)):
+        with pytest.raises(InvalidInputError, match=r"is no cell; the results have the shape \(2,\)"):
+            cost.why_refused(*wrong)
 
 
 def test_no_byte_has_no_intensity():

@@ -202,6 +202,8 @@ def test_a_model_is_of_blocks_that_agree():
     assert "they must agree" in refusal(lambda: Model(name="toy", width=63, vocabulary=2, blocks=((1, block),)))
     assert "it has no blocks" in refusal(lambda: Model(name="toy", width=64, vocabulary=2, blocks=()))
     assert "neither a mixer nor a feed-forward" in refusal(lambda: Block(None, None))
+    assert "its mixer is 'attention'; expected a Mixer" in refusal(lambda: Block("attention", block.feedforward))
+    assert "expected a FeedForward or None" in refusal(lambda: Block(block.mixer, block.mixer))
 
 
 @pytest.mark.parametrize("wrong", [-1, math.nan, math.inf, [1, -2], "12", "many", True, None, {}, [[1], [1, 2]], HUGE])
