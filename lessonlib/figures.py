@@ -677,8 +677,8 @@ def measured_steps(deployment: Deployment, points: Sequence["TimedPoint"], title
     words = f"predicted, cache: {both[-1] - weights[-1]:.1f} ms at the end"
     upper.text(*place, words, **(text | {"color": INK}))
     words = f"measured: median and range of {min(len(point.seconds) for point in points)} repeats"
-    upper.text(0.02 * ends[-1], 0.98 * times.max(), words, color=MEASURED, fontsize=LABEL, va="top")
-    upper.set(xlim=(0, ends[-1]), ylim=(0, 1.08 * times.max()), ylabel="ms a token (linear scale)")
+    upper.text(0.02 * ends[-1], 0.98 * np.max(times), words, color=MEASURED, fontsize=LABEL, va="top")
+    upper.set(xlim=(0, ends[-1]), ylim=(0, 1.08 * np.max(times)), ylabel="ms a token (linear scale)")
     lower.set(ylim=(0, 1.15 * max(1.0, ratios.max())), yticks=(0, 0.5, 1, *([1.5] if ratios.max() > 1.3 else [])))
     lower.set_ylabel("measured /\npredicted")
     lower.set_xlabel("context: tokens already cached (linear scale)")
