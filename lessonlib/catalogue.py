@@ -11,6 +11,7 @@ import csv
 import json
 import math
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
@@ -339,18 +340,25 @@ def read_config(path: str | os.PathLike[str] | bytes) -> dict[str, Any]:
     """
     text = _read_text(path)
 
+    def line(token: str) -> str:
+        """Where a token first stands outside of a string."""
+        bare = re.sub(r'"(?:[^"\\]|\\.)*"', lambda string: " " * len(string[0]), text)
+        found = re.search(rf"(?<![\w.+-]){re.escape(token)}(?![\w.])", bare)
+        return f" on line {text.count(chr(10), 0, found.start()) + 1}" if found else ""
+
     def refuse_constant(constant: str) -> NoReturn:
-        _refuse(path, f"holds {constant}, which is not JSON", "replace it by a finite number or null")
+        _refuse(path, f"holds {constant}{line(constant)}, which is not JSON", "replace it by a finite number or null")
 
     def finite(digits: str) -> float:
         number = float(digits)
         if not math.isfinite(number):
-            refuse_constant(digits)
+            _refuse(path, f"holds {shown(digits)}{line(digits)}, which is too large", "replace it by a number or null")
         return number
 
     def integer(digits: str) -> int:
         if len(digits.lstrip("-")) > LONGEST_INTEGER:
-            _refuse(path, f"holds an integer of {len(digits)} characters", f"give at most {LONGEST_INTEGER} digits")
+            problem = f"holds an integer of {len(digits)} characters{line(digits)}"
+            _refuse(path, problem, f"give at most {LONGEST_INTEGER} digits")
         return int(digits)
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -366,7 +374,8 @@ def read_config(path: str | os.PathLike[str] | bytes) -> dict[str, Any]:
             text, parse_constant=refuse_constant, parse_float=finite, parse_int=integer, object_pairs_hook=once
         )
     except json.JSONDecodeError as error:
-        _refuse(path, f"is not JSON: {error}", "download config.json again as a raw file", error)
+        where = f"{error.msg} on line {error.lineno}, column {error.colno}" if text.strip() else "it is empty"
+        _refuse(path, f"is not JSON: {where}", "download config.json again as a raw file", error)
     except RecursionError as error:
         _refuse(path, "nests its brackets too deeply to be a config", "check that it is a config.json", error)
     if not isinstance(config, dict):
@@ -399,11 +408,15 @@ def _read_text(path: str | os.PathLike[str] | bytes) -> str:
     try:
         return content.decode("utf-8-sig")  # a byte order mark is accepted
     except UnicodeDecodeError as error:
-        _refuse(path, f"is not UTF-8 text: {error.reason} at byte {error.start}", "save it as UTF-8", error)
+        line = content.count(b"\n", 0, error.start) + 1
+        problem = f"is not UTF-8 text: {error.reason} at byte {error.start}, on line {line}"
+        _refuse(path, problem, "save it as UTF-8", error)
 
 
 def _refuse(path: object, problem: str, remedy: str, cause: Exception | None = None) -> NoReturn:
-    shown = os.fspath(path) if isinstance(path, os.PathLike) else "upload" if isinstance(path, bytes) else path
+    shown = os.fspath(path) if isinstance(path, os.PathLike) else path
+    if isinstance(path, bytes):
+        shown = getattr(path, "name", "upload")
     raise InvalidInputError(f"Config file {shown!r} {problem}; {remedy}.") from cause
 
 

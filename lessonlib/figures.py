@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from lessonlib.calibration import Fit, Point
     from lessonlib.catalogue import Workload
     from lessonlib.timing.record import Point as TimedPoint
-    from lessonlib.traffic_cost import TrafficCost
 
 PREFILL = "#D55E00"  # vermilion
 DECODE = "#56B4E9"  # sky blue
@@ -249,10 +248,10 @@ def roofline_figure(
     return figure
 
 
-def time_shares(costs: Mapping[str, "RequestCost | TrafficCost"], title: str) -> Figure:
+def time_shares(costs: Mapping[str, RequestCost], title: str) -> Figure:
     """Shares of the GPU clock, a bar for each cost: prefill, decode's linear layers, decode's attention.
 
-    `costs`: label to cost, of one request or of many. Labels that begin alike up to a comma stand together as a group.
+    `costs`: label to cost. Labels that begin alike up to a comma stand together as a group.
     """
     figure, axes = new_figure(title, height=1.5 + 0.36 * len(costs))
     parts = (("prefill", PREFILL), ("decode: linear layers", WEIGHTS), ("decode: attention", CACHE))
@@ -285,14 +284,13 @@ def plane(
     workloads: Sequence["Workload"],
     batches: Sequence[int] = (1, 32, 256),
     prefill_share: float = 0.05,
-    cloud: tuple[Any, Any] | None = None,
 ) -> Figure:
     """The plane of prompt and output tokens, log-log: which requests are decode-heavy, and which batching cannot help.
 
     Dashed: rho = share / (1 - share) for each batch, an estimate; solid: where the share of prefill in the GPU clock is
     exactly `prefill_share`, by `request_cost` with nothing cached, as far as the batch fits. Shaded: omega above 1. A
-    workload stands at the tokens that are prefilled, the hollow dot at its whole prompt. `cloud`: prompt tokens to
-    prefill and output tokens of many requests, a small dot each. Without a growing cache there is no omega to draw.
+    workload stands at the tokens that are prefilled, the hollow dot at its whole prompt. Without a
+    growing cache there is no omega to draw.
     """
     odds = prefill_share / (1 - prefill_share)
     percent = format_percent(prefill_share, 1)
@@ -305,8 +303,6 @@ def plane(
     log_token_axis(axes.yaxis, "output tokens")
     if deployment.cache_bytes_per_token:
         _omega_region(axes, 1 / omega(deployment, 1))
-    if cloud is not None:
-        axes.plot(*cloud, "o", color=MEASURED, markersize=2.6, markeredgewidth=0, alpha=0.35, zorder=1.5)
     prompts, outputs = (np.unique(np.geomspace(*ends, 220).round()) for ends in PLANE)
     for batch in batches:
         edge = rho(deployment, Request(prompts, 1), batch) / odds
@@ -330,9 +326,6 @@ def plane(
     )
     for workload in workloads:
         _workload_dot(axes, workload, 1 - request_cost(deployment, workload.request).decode_share)
-    if cloud is not None:  # labels are read through the dots
-        for label in axes.texts:
-            label.set_bbox({"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1})
     return figure
 
 

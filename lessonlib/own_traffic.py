@@ -9,7 +9,7 @@ import io
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from operator import itemgetter
 from pathlib import Path
@@ -17,8 +17,10 @@ from typing import Any
 
 import numpy as np
 
+from lessonlib.deployment import Deployment
 from lessonlib.errors import InvalidInputError, shown
 from lessonlib.request import MOST_TOKENS, Request
+from lessonlib.traffic_cost import fits
 
 LARGEST_TRAFFIC = 2**29  # bytes
 MOST_COLUMNS = 1000
@@ -47,7 +49,7 @@ class OwnTraffic:
     """Requests of a file, in its order: `prompt`, `output` and `cached` tokens, arrays of whole numbers.
 
     `name`: the file's. `columns`: the columns that were read, by what they hold. `unread`: columns whose name speaks of
-    a cache and that were not read.
+    a cache and that were not read. `left_out`: how many rows `taken_by` left out, by reason.
     """
 
     name: str
@@ -56,6 +58,7 @@ class OwnTraffic:
     cached: Any
     columns: Mapping[str, str] = field(default_factory=dict)
     unread: tuple[str, ...] = ()
+    left_out: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         arrays = [np.asarray(getattr(self, name)) for name in ("prompt", "output", "cached")]
@@ -87,6 +90,29 @@ class OwnTraffic:
         """All requests as one Request of arrays, ready to be priced."""
         return Request(self.prompt, self.output, self.cached)
 
+    def taken_by(self, deployment: Deployment) -> "OwnTraffic":
+        """These requests without those that the server cannot take at all, which are counted in `left_out`.
+
+        Raises DoesNotFitError where the weights do not fit, InvalidInputError where no request is left.
+        """
+        deployment.require_fit(1)
+        masks = fits(deployment, self.request)
+        wrong = np.any(list(masks.values()), axis=0)
+        found = {reason: int(mask.sum()) for reason, mask in masks.items() if mask.any()}
+        if wrong.all():
+            reasons = "; ".join(f"{count:,} are {reason}" for reason, count in found.items())
+            raise InvalidInputError(
+                f"Traffic {self.name!r}: the server can take none of its {len(self):,} requests: {reasons}. Take a "
+                "model with more positions, more memory, or smaller dtypes."
+            )
+        left_out = {
+            reason: found.get(reason, 0) + self.left_out.get(reason, 0) for reason in {**self.left_out, **found}
+        }
+        keep = ~wrong
+        return replace(
+            self, prompt=self.prompt[keep], output=self.output[keep], cached=self.cached[keep], left_out=left_out
+        )
+
     def __repr__(self) -> str:
         return (
             f"{len(self):,} requests of {self.name!r}; medians {np.median(self.prompt):,.0f} prompt and "
@@ -102,7 +128,8 @@ def read_traffic(
 
     The first line names the columns; comma, semicolon, tab or bar between them. Columns are recognised by the names
     that engines and traces use, or chosen by name. `cached_column`: of the prompt, the tokens that a prefix cache held;
-    read only when named, since some logs count these within the prompt, as is meant here, and some beside it.
+    read only when named, since some logs count these within the prompt, as is meant here, and some beside it. An
+    upload may have a `name`, as an Upload of own_files.py has.
 
     Raises InvalidInputError, with line and row, for what is no table of whole numbers from 1: an empty file, UTF-16 or
     Latin-1, no header, a quote never closed, a row of another length, a cell that is negative, zero, NaN, too large.
@@ -110,6 +137,12 @@ def read_traffic(
     name, content = _content(source)
     owner = f"Traffic file {name!r}"
     text = content if isinstance(content, str) else _decoded(owner, content)
+    if text.lstrip()[:1] in ("{", "["):
+        line = _line_of(text, len(text) - len(text.lstrip()))
+        raise InvalidInputError(
+            f"{owner}, line {line}: it is JSON and no table; write a CSV with prompt_tokens,output_tokens, "
+            "and a line a request."
+        )
     if not text.strip(" \t\r\n,;|"):
         raise InvalidInputError(f"{owner} is empty; expected a first line of column names and then a line a request.")
     reader = _Rows(owner, text)
@@ -127,9 +160,10 @@ def _content(source: Any) -> tuple[str, str | bytes]:
     if isinstance(source, str) and ("\n" in source or "\r" in source):
         return "text", source.removeprefix("\ufeff")
     if isinstance(source, bytes | bytearray | memoryview):
+        name = str(getattr(source, "name", "upload"))
         if len(source) > LARGEST_TRAFFIC:
-            raise InvalidInputError(_too_large("upload"))
-        return "upload", bytes(source)
+            raise InvalidInputError(_too_large(name))
+        return name, bytes(source)
     if not isinstance(source, str | os.PathLike):
         raise InvalidInputError(
             f"read_traffic: source is {shown(source)}; expected the path of a CSV, its text, or its bytes."
@@ -184,8 +218,9 @@ def _decoded(owner: str, content: bytes) -> str:
         ) from None
 
 
-def _line_of(content: bytes, place: int) -> int:
-    return 1 + len(re.findall(rb"\r\n|\r|\n", content[:place]))
+def _line_of(content: Any, place: int) -> int:
+    breaks = rb"\r\n|\r|\n" if isinstance(content, bytes) else r"\r\n|\r|\n"
+    return 1 + len(re.findall(breaks, content[:place]))
 
 
 def _row_words(line: int) -> str:

@@ -1,19 +1,14 @@
 """A one-page report on a learner's own model, accelerator, traffic and price: on screen, as HTML and as Markdown.
 
-The numbers are traffic_cost.py's; this module puts them in words. Whatever comes from a file (its name, a column, a
-model) is escaped where it is shown: none of it is rendered as HTML or Markdown. The figures need matplotlib, imported
-when a report is made.
+The numbers are traffic_cost.py's; this module puts them in words, and report_page.py puts these on a page. The figure
+needs matplotlib, imported when a report is made.
 """
 
-import base64
 import math
 import os
-import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from html import escape
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -22,11 +17,12 @@ from lessonlib.deployment import Deployment, Efficiency
 from lessonlib.errors import InvalidInputError, require_count, require_rate, shown
 from lessonlib.levers import omega, rho, ridge_tokens, roof_batch
 from lessonlib.own_traffic import OwnTraffic
+from lessonlib.report_page import Block, Picture, as_html, as_markdown, place_of, whole_page, write_all
 from lessonlib.request import Request
 from lessonlib.traffic_cost import (
+    Ranked,
     TrafficCost,
     concurrency,
-    fits,
     mean_slot_bytes,
     price,
     rank_levers,
@@ -35,29 +31,15 @@ from lessonlib.traffic_cost import (
 from lessonlib.units import format_bytes, format_percent, format_seconds
 
 DOTS = 2500  # requests drawn as dots
-MARKS = r"\`*_{}[]#!|~"  # what Markdown reads as more than a letter, wherever it stands
-ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "$": "&#36;", "@": "&#64;"}  # HTML, mathematics, addresses
-
-
-class Block(NamedTuple):
-    """A piece of the report. `kind`: "heading", "text", "list", "table" (its first row names the columns), "figure"."""
-
-    kind: str
-    lines: Sequence[Any]
-
-
-class Picture(NamedTuple):
-    png: bytes
-    alt: str
-    caption: str
+MOST_NAMES = 3  # of columns or keys that are listed
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TrafficReport:
-    """The report. Display it, or `save("my_report")` it as my_report.html and my_report.md.
+    """The report. Display it, or `save("my_report")` it as my_report.html, my_report.md and its figure my_report.png.
 
-    `alone` and `full`: TrafficCost of one request at a time and of `full.batch` of them. `left_out`: rows that the
-    server cannot take, by reason. `blocks`: what is shown, as plain text.
+    `alone` and `full`: TrafficCost of one request at a time and of `full.batch` of them. `traffic`: what was priced,
+    without the rows that the server cannot take. `blocks`: what is shown, as plain text.
     """
 
     title: str
@@ -65,148 +47,50 @@ class TrafficReport:
     traffic: OwnTraffic
     alone: TrafficCost
     full: TrafficCost
-    left_out: dict[str, int]
-    blocks: tuple[Block, ...]
+    blocks: tuple[Block, ...] = field(default=())
 
     def _repr_html_(self) -> str:
-        return _as_html(self.title, self.blocks, 3)
+        return as_html(self.title, self.blocks, 3)
 
     def _repr_markdown_(self) -> str:
-        return _as_markdown(self.title, self.blocks, pictures=False)
+        return as_markdown(self.title, self.blocks, None)
 
     def __repr__(self) -> str:
         return f"TrafficReport: {self.title}"
 
     def html(self) -> str:
-        """The whole page, its figures inside; it loads nothing and runs nothing."""
-        style = "body{max-width:52rem;margin:2rem auto;padding:0 1rem;font-family:sans-serif;line-height:1.5;"
-        style += f"color:{_INK};background:#fff}}table{{border-collapse:collapse}}th,td{{padding:2px 10px}}"
-        return (
-            '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-            '<meta http-equiv="Content-Security-Policy" '
-            "content=\"default-src 'none'; img-src data:; style-src 'unsafe-inline'\">"
-            f"<title>{escape(self.title)}</title><style>{style}</style></head>\n"
-            f"<body><main>{_as_html(self.title, self.blocks, 1)}</main></body></html>\n"
-        )
+        """The page as HTML, its figure inside; it loads nothing and runs nothing."""
+        return whole_page(self.title, self.blocks)
 
-    def markdown(self) -> str:
-        """The whole page as Markdown, its figures inside."""
-        return _as_markdown(self.title, self.blocks, pictures=True)
+    def markdown(self, picture: str) -> str:
+        """The page as Markdown; its figure is a file beside it, of the name `picture`."""
+        return as_markdown(self.title, self.blocks, picture)
 
-    def save(self, name: str | os.PathLike[str]) -> tuple[Path, Path]:
-        """Write NAME.html and NAME.md, each whole or not at all, and return their paths. Older ones are replaced."""
-        if not isinstance(name, str | os.PathLike) or not os.fspath(name):
-            raise InvalidInputError(
-                f"save: name is {shown(name)}; expected a name without ending, such as 'my_report'."
-            )
-        base = Path(name)
-        if not base.parent.is_dir():
-            raise InvalidInputError(f"save: the folder {shown(str(base.parent))} does not exist; make it first.")
-        texts = {".html": self.html(), ".md": self.markdown()}
-        stem = base.name.removesuffix(".html").removesuffix(".md")
-        paths = tuple(_write(base.parent / (stem + ending), text) for ending, text in texts.items())
-        return paths[0], paths[1]
+    @property
+    def png(self) -> bytes:
+        """The figure."""
+        (picture,) = next(block.lines for block in self.blocks if block.kind == "figure")
+        return bytes(picture.png)
+
+    def save(self, name: str | os.PathLike[str]) -> tuple[Path, ...]:
+        """Write NAME.html, NAME.md and NAME.png and return their paths. Older ones are replaced, at one stroke each.
+
+        The Markdown shows NAME.png, which goes where it goes: few viewers show a picture inside of Markdown.
+        """
+        base = place_of(name)
+        files = {
+            base.with_name(base.name + ".png"): self.png,
+            base.with_name(base.name + ".md"): self.markdown(base.name + ".png").encode(),
+            base.with_name(base.name + ".html"): self.html().encode(),
+        }
+        write_all(files)
+        return tuple(reversed(files))
 
 
-_INK = "#222222"
-
-
-def _write(path: Path, text: str) -> Path:
-    try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".part")
-    except OSError as error:
-        raise InvalidInputError(f"save: {shown(path.name)} cannot be written: {error.strerror}.") from error
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-        os.replace(temporary, path)
-    except BaseException as error:
-        Path(temporary).unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise InvalidInputError(f"save: {shown(path.name)} cannot be written: {error.strerror}.") from error
-        raise
-    return path
-
-
-def uploaded(widget: Any) -> bytes | None:
-    """The bytes of the file chosen in an ipywidgets.FileUpload, the last one if several; None when none is."""
-    return bytes(widget.value[-1]["content"]) if widget.value else None
-
-
-def _in_tag(tag: str, text: str, more: str = "") -> str:
-    return f"<{tag}{more}>{escape(text)}</{tag}>"
-
-
-def _cell(text: str, row: int, column: int) -> str:
-    """A cell of a table: a header in its first row and its first column."""
-    side = "left" if not column else "right"
-    if row and column:
-        return _in_tag("td", text, f' style="text-align:{side}"')
-    weight = "normal" if row else "bold"
-    return _in_tag("th", text, f' scope="{"row" if row else "col"}" style="text-align:{side};font-weight:{weight}"')
-
-
-def _as_html(title: str, blocks: Sequence[Block], level: int) -> str:
-    parts = [_in_tag(f"h{level}", title)]
-    for kind, lines in blocks:
-        if kind == "heading":
-            parts.append(_in_tag(f"h{level + 1}", lines[0]))
-        elif kind == "text":
-            parts += [_in_tag("p", line) for line in lines]
-        elif kind == "list":
-            parts.append(f"<ul>{''.join(_in_tag('li', line) for line in lines)}</ul>")
-        elif kind == "table":
-            rows = ["".join(_cell(cell, row, i) for i, cell in enumerate(cells)) for row, cells in enumerate(lines)]
-            rows = [f"<tr>{row}</tr>" for row in rows]
-            parts.append(
-                f'<table style="margin:0 0 1.2em"><thead>{rows[0]}</thead><tbody>{"".join(rows[1:])}</tbody></table>'
-            )
-        else:
-            from lessonlib.figures import figure_html
-
-            parts += [figure_html(picture.png, picture.alt, picture.caption) for picture in lines]
-    inside = "\n".join(parts)
-    # The classes tell a notebook not to look for formulas between dollar signs.
-    return f'<div class="tex2jax_ignore mathjax_ignore">{inside}</div>'
-
-
-def _plain(text: str) -> str:
-    """Text that Markdown shows as it is, on one line: its marks escaped, HTML, mathematics and links too."""
-    line = "".join(
-        "\\" + letter if letter in MARKS else ENTITIES.get(letter, letter) for letter in " ".join(text.split())
-    )
-    return line.replace("://", "&#58;//").replace("www.", "www&#46;")
-
-
-def _as_markdown(title: str, blocks: Sequence[Block], pictures: bool) -> str:
-    parts = [f"# {_plain(title)}" if pictures else f"### {_plain(title)}"]
-    deeper = "##" if pictures else "####"
-    for kind, lines in blocks:
-        if kind == "heading":
-            parts.append(f"{deeper} {_plain(lines[0])}")
-        elif kind == "text":
-            parts += [_plain(line) for line in lines]
-        elif kind == "list":
-            parts.append("\n".join(f"- {_plain(line)}" for line in lines))
-        elif kind == "table":
-            rule = ["---", *["---:"] * (len(lines[0]) - 1)]
-            rows = [[_plain(cell) for cell in row] for row in lines]
-            parts.append("\n".join(f"| {' | '.join(row)} |" for row in (rows[0], rule, *rows[1:])))
-        else:
-            for png, alt, caption in lines:
-                source = f"data:image/png;base64,{base64.b64encode(png).decode('ascii')}"
-                parts.append(f"![{_plain(alt)}]({source})" if pictures else f"Figure: {_plain(alt)}")
-                parts.append(_plain(caption))
-    return "\n\n".join(parts) + "\n"
-
-
-# ---- what is said
-
-
-def _name(text: str) -> str:
+def _name(text: str, most: int = 40) -> str:
     """A name from outside as one printable line of moderate length."""
     line = "".join(letter if letter.isprintable() else "?" for letter in " ".join(text.split()))
-    return line if len(line) <= 60 else f"{line[:57]}..."
+    return line if len(line) <= most else f"{line[: most - 3]}..."
 
 
 def traffic_report(
@@ -222,59 +106,50 @@ def traffic_report(
     own figure; None: as many as memory holds. Rows beyond the model's positions or the memory are left out, and the
     report counts them. Raises InvalidInputError, or DoesNotFitError where the weights or not one request fit.
     """
-    if not isinstance(deployment, Deployment) or not isinstance(traffic, OwnTraffic):
-        wrong, kind = (
-            (traffic, "OwnTraffic, from read_traffic")
-            if isinstance(deployment, Deployment)
-            else (
-                deployment,
-                "Deployment",
-            )
-        )
-        raise InvalidInputError(f"traffic_report: got {shown(wrong)} where a {kind} was expected.")
+    for given, kind, where in ((deployment, Deployment, ""), (traffic, OwnTraffic, ", from read_traffic")):
+        if not isinstance(given, kind):
+            raise InvalidInputError(f"traffic_report: got {shown(given)} where a {kind.__name__}{where} was expected.")
     if price_per_hour is not None:
-        price_per_hour = require_rate("traffic_report", "price_per_hour", price_per_hour, f"{currency} an hour")
-    if not isinstance(currency, str):
-        raise InvalidInputError(f"traffic_report: currency is {shown(currency)}; expected its name, such as 'USD'.")
-    if deployment.memory_free <= 0:
-        deployment.require_fit(1)
-    request, left_out = _taken(deployment, traffic)
-    limit = concurrency(deployment, request)
+        price_per_hour, currency = hourly_price(price_per_hour, currency)
+    traffic = traffic.taken_by(deployment)
+    request, limit = traffic.request, concurrency(deployment, traffic.request)
     if batch is not None and require_count("traffic_report", "batch", batch) > limit:
         raise InvalidInputError(
             f"traffic_report: batch is {batch:,}, but memory holds {limit:,} of these requests on average; give at "
             f"most {limit:,}, or None to take that."
         )
     alone, full = price(deployment, request, 1), price(deployment, request, limit if batch is None else int(batch))
+    ranked = rank_levers(deployment, request, full.batch)
     blocks = (
-        *_verdict(deployment, request, alone, full, limit),
+        *_verdict(deployment, request, alone, full, limit, ranked),
         *_pictures(deployment, request, alone, full),
         *_numbers(deployment, request, alone, full, limit, price_per_hour, _name(currency)),
-        *_levers(deployment, request, full, limit),
-        *_assumptions(deployment, traffic, full, limit, left_out),
-        *_trust(deployment, request, full, price_per_hour, _name(currency)),
+        *_levers(full, ranked),
+        *_trust(deployment, request, alone, full, price_per_hour, _name(currency)),
+        *_assumptions(deployment, traffic, full),
     )
     where = f"{deployment.devices} x " if deployment.devices > 1 else ""
     title = (
         f"{_name(traffic.name)} on {_name(deployment.model.name)}, "
         f"{where}{_name(deployment.accelerator.label or deployment.accelerator.name)}"
     )
-    return TrafficReport(title, deployment, traffic, alone, full, left_out, blocks)
+    return TrafficReport(title, deployment, traffic, alone, full, blocks)
 
 
-def _taken(deployment: Deployment, traffic: OwnTraffic) -> tuple[Request, dict[str, int]]:
-    """The requests that the server can take, and how many it cannot, by reason."""
-    masks = fits(deployment, traffic.request)
-    wrong = np.any(list(masks.values()), axis=0)
-    left_out = {reason: int(mask.sum()) for reason, mask in masks.items() if mask.any()}
-    if wrong.all():
-        reasons = "; ".join(f"{count:,} are {reason}" for reason, count in left_out.items())
+def hourly_price(*given: Any) -> tuple[float, str]:
+    """(price, currency) of a device and hour, checked: `hourly_price(2.50, "USD")`."""
+    if len(given) != 2:
+        said = ", ".join(map(shown, given))
         raise InvalidInputError(
-            f"Traffic {traffic.name!r}: the server can take none of its {len(traffic):,} requests: {reasons}. Take a "
-            "model with more positions, more memory, or smaller dtypes."
+            f"Price: got {said or 'nothing'}; expected two things, a number with a decimal point and the name of the "
+            "currency: 2.50, 'USD'."
         )
-    keep = ~wrong
-    return Request(traffic.prompt[keep], traffic.output[keep], traffic.cached[keep]), left_out
+    amount, currency = given
+    if not isinstance(currency, str) or not 0 < len(currency.strip()) <= 12:
+        raise InvalidInputError(
+            f"Price: currency is {shown(currency)}; expected its name, of at most 12 letters, such as 'USD'."
+        )
+    return require_rate("Price", "price_per_hour", amount, f"{_name(currency)} for one device and hour"), currency
 
 
 def _totals(request: Request) -> Request:
@@ -303,67 +178,74 @@ def _at(batch: int) -> str:
 
 
 def _verdict(
-    deployment: Deployment, request: Request, alone: TrafficCost, full: TrafficCost, limit: int
+    deployment: Deployment,
+    request: Request,
+    alone: TrafficCost,
+    full: TrafficCost,
+    limit: int,
+    ranked: list[Ranked],
 ) -> list[Block]:
-    whole = _totals(request)
     part, share, bound = _bindings(full)[0]
-    full_rho, mix = rho(deployment, whole, full.batch), traffic_omega(deployment, request)
+    mix = traffic_omega(deployment, request)
     batching = (
         "Memory is full before the linear layers turn compute bound: a larger batch cannot rescue bandwidth."
         if mix > 1
         else "Memory holds a batch large enough to make passes with prompts mixed in compute bound."
     )
     exact = f"{full.prefill.seconds / full.decode.seconds:.3g}" if full.decode.seconds else "undefined"
+    best = ", ".join(f"{one.name} {one.at_limit:.2f} x" for one in ranked[:3])
     lines = [
-        f"On the GPU clock, {_at(full.batch)}, most time goes to {_phase(full.decode_share)}.",
-        f"On the request clock, most waiting is {_phase(alone.decode_share)}, for one alone, and "
-        f"{_phase(full.request_clock_decode_share)}, {_at(full.batch)}.",
-        f"The largest part of the GPU clock is '{part}', {format_percent(share)}; {bound} binds it.",
-        f"A prefill that took no time would save {format_percent(1 - full.decode_share)} of the GPU clock. rho "
-        f"estimates prefill over decode at {full_rho:.3g}; with the cache reads, which rho leaves out, it is {exact}.",
-        f"omega is {mix:.3g}. {batching}",
-        f"Memory holds {limit:,} of these requests at a time, on average.",
+        ("Phase, by the GPU clock", f"{_phase(full.decode_share)}, {_at(full.batch)}."),
+        (
+            "Phase, by the request clock",
+            f"{_phase(alone.request_clock_decode_share)}, for one alone; "
+            f"{_phase(full.request_clock_decode_share)}, {_at(full.batch)}.",
+        ),
+        ("What binds", f"{bound}, in '{part}', the largest part of the GPU clock: {format_percent(share)}."),
+        (
+            "rho",
+            f"{rho(deployment, _totals(request), full.batch):.3g}, an estimate of prefill over decode; with the cache "
+            f"reads, {exact}. A prefill that took no time would save {format_percent(1 - full.decode_share)}.",
+        ),
+        ("omega", f"{mix:.3g}. {batching}"),
+        ("Concurrency", f"memory holds {limit:,} of these requests at a time, on average."),
+        ("Levers, best first", f"{best}."),
     ]
-    return [Block("heading", ["In short"]), Block("list", lines)]
+    return [Block("facts", lines)]
 
 
 def _pictures(deployment: Deployment, request: Request, alone: TrafficCost, full: TrafficCost) -> list[Block]:
-    from lessonlib.figures import PLANE, plane, png_bytes, time_shares
+    from lessonlib.figures import png_bytes
+    from lessonlib.report_figure import traffic_panels
 
     new, output = np.asarray(request.prompt) - request.cached, np.asarray(request.output)
     rows = np.arange(len(new))
     if len(rows) > DOTS:
         rows = np.linspace(0, len(rows) - 1, DOTS).round().astype(np.int64)
-    inside = (new >= PLANE[0][0]) & (new <= PLANE[0][1]) & (output >= PLANE[1][0]) & (output <= PLANE[1][1])
-    batches = (1, full.batch) if full.batch > 1 else (1,)
-    drawn = plane(deployment, (), batches, cloud=(new[rows], output[rows]))
-    outside = int((~inside).sum())
     under = float(np.mean(rho(deployment, Request(new, output), full.batch) < 0.05 / 0.95))
     words = f"{len(rows):,} of your {len(new):,} requests" if len(rows) < len(new) else f"your {len(new):,} requests"
-    beyond = f" {outside:,} lie outside of the picture." if outside else ""
-    plane_picture = Picture(
-        png_bytes(drawn, 64),
-        f"Prompt tokens to prefill against output tokens, both logarithmic, with {words} as dots. By rho's estimate "
-        f"{format_percent(under)} of them lie above the line of batch {full.batch:,}.",
-        f"A dot is a request. Above the line of its batch, prefill takes under 5 % of the GPU clock; shaded, omega is "
-        f"above 1.{beyond}",
-    )
     costs = {"alone": alone} | ({_at(full.batch): full} if full.batch > 1 else {})
     said = "; ".join(
-        f"{label}: prefill {format_percent(cost.prefill.seconds / cost.seconds)}, linear layers of decode "
+        f"{label}, prefill {format_percent(cost.prefill.seconds / cost.seconds)}, linear layers of decode "
         f"{format_percent(cost.decode.linear.seconds / cost.seconds)}, attention of decode "
         f"{format_percent(cost.decode.attention.seconds / cost.seconds)}"
         for label, cost in costs.items()
     )
-    title = f"Of the GPU clock, {_at(full.batch)}, decode takes {format_percent(full.decode_share)}"
-    caption = f"GPU time of all {len(new):,} requests at the floor; what is left of a bar is all-reduces and overhead."
-    bars = Picture(png_bytes(time_shares(costs, title), 64), f"Bars of the GPU clock. {said}.", caption)
-    return [Block("figure", [plane_picture, bars])]
+    picture = Picture(
+        png_bytes(traffic_panels(deployment, new[rows], output[rows], costs), 64),
+        f"Left: prompt tokens to prefill against output tokens, both logarithmic, with {words} as dots. By rho's "
+        f"estimate {format_percent(under)} of them lie above the line of batch {full.batch:,}. Right: bars of the GPU "
+        f"clock; {said}.",
+        "Above the line of a batch, by rho's estimate, prefill takes under 5 % of the GPU clock: "
+        f"{format_percent(under)} of them at batch {full.batch:,}.",
+    )
+    return [Block("figure", [picture])]
 
 
-def _money(value: float, currency: str) -> str:
-    digits = max(2, 2 - math.floor(math.log10(value))) if value > 0 else 2
-    return f"{value:,.{digits}f} {currency}"
+def _money(value: float) -> str:
+    if value >= 1e9 or not value > 0:
+        return f"{value:.3g}"
+    return f"{value:,.{max(0 if value >= 1000 else 2, 2 - math.floor(math.log10(value)))}f}"
 
 
 def _prices(deployment: Deployment, request: Request, cost: TrafficCost, hour: float) -> tuple[float, float, float]:
@@ -399,40 +281,37 @@ def _numbers(
         (
             "output / prompt",
             f"{np.median(ratio):.3g}",
-            f"{whole.output / whole.prompt:.3g} (of all tokens)",
+            f"{whole.output / whole.prompt:.3g} of all",
             f"{np.quantile(ratio, 0.95):.3g}",
         ),
         ("TTFT, prefilled alone", *(format_seconds(v, 3) for v in (waits[0], float(full.ttft.mean()), waits[1]))),
     ]
     columns = [("alone", alone)] + ([(_at(full.batch), full)] if full.batch > 1 else [])
-    rows = [("at the floor", *(label for label, _ in columns))]
+    priced = "" if hour is None else f", prices in {currency}"
+    rows = [(f"at the floor{priced}", *(label for label, _ in columns))]
     for name, of in (
         ("GPU clock, a request", lambda c: format_seconds(c.seconds / count)),
-        ("decode's share of the GPU clock", lambda c: format_percent(c.decode_share)),
-        ("decode's share of the request clock", lambda c: format_percent(c.request_clock_decode_share)),
-        ("decode's share of the FLOPs", lambda c: format_percent(c.decode.flops / (c.decode.flops + c.prefill.flops))),
+        ("decode's share, GPU clock", lambda c: format_percent(c.decode_share)),
+        ("decode's share, request clock", lambda c: format_percent(c.request_clock_decode_share)),
+        ("decode's share, FLOPs", lambda c: format_percent(c.decode.flops / (c.decode.flops + c.prefill.flops))),
         ("TPOT", lambda c: format_seconds(c.tpot, 3)),
         ("TPOT, with stops for others' prefills", lambda c: format_seconds(c.tpot_with_stops, 3)),
-        ("output tokens a second, whole server", lambda c: f"{whole.output / c.seconds:,.0f}"),
-        ("requests an hour, whole server", lambda c: f"{3600 * count / c.seconds:,.0f}"),
+        ("output tokens a second", lambda c: f"{whole.output / c.seconds:,.0f}"),
+        ("requests an hour", lambda c: f"{3600 * count / c.seconds:,.0f}"),
         ("rho", lambda c: f"{rho(deployment, whole, c.batch):.3g}"),
     ):
         rows.append((name, *(of(cost) for _, cost in columns)))
     if hour is not None:
         prices = [_prices(deployment, request, cost, hour) for _, cost in columns]
         for i, name in enumerate(
-            ("1,000 requests", "a million output tokens, decode", "a million prompt tokens, prefill")
+            ("price of 1,000 requests", "of 1M output tokens, decode", "of 1M new prompt tokens, prefill")
         ):
-            rows.append((name, *(_money(values[i], currency) for values in prices)))
-    parts = [
-        ("part of the GPU clock", "share", "bound by"),
-        *((name, format_percent(share), bound) for name, share, bound in _bindings(full)),
-    ]
+            rows.append((name, *(_money(values[i]) for values in prices)))
     memory = [
         ("memory and batch", "value"),
         ("weights", format_bytes(deployment.weight_bytes)),
         ("left for the cache", format_bytes(deployment.memory_free)),
-        ("a slot, on average over time", format_bytes(mean_slot_bytes(deployment, request))),
+        ("a request, on average over time", format_bytes(mean_slot_bytes(deployment, request))),
         ("requests at a time, reserved to their end", f"{limit:,}"),
         ("requests at a time, paged, at their mean", f"{concurrency(deployment, request, paged=True):,}"),
         ("ridge, tokens in a pass", f"{ridge_tokens(deployment):,.0f}"),
@@ -441,67 +320,64 @@ def _numbers(
     ]
     if deployment.cache_bytes_per_token:
         memory.append((f"omega of your mean output, {mean:,} tokens", f"{omega(deployment, mean):.3g}"))
-    return [
-        Block("heading", ["The numbers"]),
-        Block("table", traffic),
-        Block("table", rows),
-        Block("text", [f"What binds, {_at(full.batch)}:"]),
-        Block("table", parts),
-        Block("table", memory),
-        Block(
-            "text",
-            ["A slot holds a request as long as it decodes, so long answers weigh more in the mix than in the mean."],
-        ),
-    ]
+    return [Block("heading", ["The numbers"]), *(Block("table", rows) for rows in (traffic, rows, memory))]
 
 
-def _levers(deployment: Deployment, request: Request, full: TrafficCost, limit: int) -> list[Block]:
-    ranked = rank_levers(deployment, request, full.batch)
-    rows = [("lever", f"{_at(full.batch)}", "each at its own memory limit")]
+def _levers(full: TrafficCost, ranked: list[Ranked]) -> list[Block]:
+    rows = [("lever: GPU time before / after", _at(full.batch), "at its own limit")]
     rows += [(one.name, f"{one.held:.2f} x", f"{one.at_limit:.2f} x") for one in ranked]
-    return [
-        Block("heading", ["What would help"]),
-        Block("text", ["GPU seconds of all requests before over after. Quality and effort are not asked."]),
-        Block("table", rows),
+    parts = [
+        (f"part of the GPU clock, {_at(full.batch)}", "share", "bound by"),
+        *((name, format_percent(share), bound) for name, share, bound in _bindings(full)),
     ]
+    return [Block("heading", ["What binds, and what would help"]), Block("table", parts), Block("table", rows)]
 
 
-def _assumptions(
-    deployment: Deployment, traffic: OwnTraffic, full: TrafficCost, limit: int, left_out: dict[str, int]
-) -> list[Block]:
-    kept = len(traffic) - sum(left_out.values())
-    efficiency = deployment.efficiency
+def _listed(names: Any) -> str:
+    """Names from outside, the first few of them."""
+    some = [_name(name, 24) for name in names]
+    return ", ".join(some[:MOST_NAMES]) + (f" and {len(some) - MOST_NAMES} more" if len(some) > MOST_NAMES else "")
+
+
+def _assumptions(deployment: Deployment, traffic: OwnTraffic, full: TrafficCost) -> list[Block]:
+    count, efficiency = len(traffic), deployment.efficiency
     compute = str(deployment.precision.compute)
-    lines = [f"Left out: {count:,} of {len(traffic):,} rows, {reason}." for reason, count in left_out.items()]
-    lines += [f"Column of {kind} tokens: {_name(title)}." for kind, title in traffic.columns.items()]
+    whole = count + sum(traffic.left_out.values())
+    lines = [f"Left out: {some:,} of {whole:,} rows, {reason}." for reason, some in traffic.left_out.items()]
+    if traffic.columns:
+        read = ", ".join(f"{kind} tokens from {_name(title, 24)}" for kind, title in traffic.columns.items())
+        lines.append(f"Read: {read}.")
+    if traffic.unread:
+        lines.append(
+            f"Not read: {_listed(traffic.unread)}. Every prompt is taken as uncached, unless cached_column says more."
+        )
     lines += [
-        f"Column {_name(title)} was not read: every prompt is taken as uncached, unless cached_column names it."
-        for title in traffic.unread
-    ]
-    lines += [
-        f"{kept:,} requests, each with its own lengths; none is drawn. Order and times of arrival are not used: "
-        f"the server always has {full.batch:,} under way, and no queue.",
-        f"Rates: {deployment.accelerator.peak(compute) / 1e12:,.4g} TFLOP/s dense {compute}, "
-        f"{deployment.accelerator.bandwidth / 1e9:,.5g} GB/s, {format_bytes(deployment.accelerator.memory)} a device, "
-        f"of which {deployment.memory_fraction:.0%} are for weights and cache.",
-        f"Efficiency: MFU {efficiency.mfu:g}, MBU {efficiency.mbu:g}, overhead "
-        f"{format_seconds(efficiency.overhead)} a pass.",
-        f"Precision: {deployment.precision}.",
-        "A prompt is prefilled alone, between steps. Engines that mix prefill into steps hide part of it while the "
-        "batch is below the roof batch.",
-        "Memory is reserved for prompt + output tokens of each request, as long as it decodes.",
-        "Not counted: activations, dequantisation, sampling, idle time, retries.",
+        f"{count:,} requests, each with its own lengths, none drawn. Times of arrival are not used: {full.batch:,} are "
+        "always under way, none queues. Memory is reserved for prompt + output tokens, as long as a request decodes, "
+        "so long answers weigh more in the mix than in the mean.",
+        f"{deployment.accelerator.peak(compute) / 1e12:,.4g} TFLOP/s dense {compute}, "
+        f"{deployment.accelerator.bandwidth / 1e9:,.5g} GB/s; {deployment.memory_fraction:.0%} of "
+        f"{format_bytes(deployment.accelerator.memory)} a device for weights and cache. {deployment.precision}. "
+        f"MFU {efficiency.mfu:g}, MBU {efficiency.mbu:g}, overhead {format_seconds(efficiency.overhead)} a pass.",
+        "Prompts are prefilled alone, between steps. Mixed into steps, a part of that is hidden while the batch is "
+        "below the roof batch.",
+        "Not counted: activations, dequantisation, sampling, idle time, retries. Levers: quality and effort are not "
+        "asked.",
     ]
     if deployment.model.expert_kinds:
         lines.append("Experts are drawn uniformly; a pass reads the expected number of distinct ones.")
     if deployment.model.defaults_used:
-        keys = ", ".join(_name(key) for key in deployment.model.defaults_used)
-        lines.append(f"Absent from the config, and taken from the default of its class: {keys}.")
+        lines.append(f"Absent from the config, default of its class: {_listed(deployment.model.defaults_used)}.")
     return [Block("heading", ["What is assumed"]), Block("list", lines)]
 
 
 def _trust(
-    deployment: Deployment, request: Request, full: TrafficCost, hour: float | None, currency: str
+    deployment: Deployment,
+    request: Request,
+    alone: TrafficCost,
+    full: TrafficCost,
+    hour: float | None,
+    currency: str,
 ) -> list[Block]:
     heading = Block("heading", ["How far to trust it"])
     floor = "Ratios and rankings are surer than seconds: most of what is left out cancels in a ratio."
@@ -516,26 +392,27 @@ def _trust(
         ]
         return [heading, Block("text", lines)]
     typical = typical_efficiency(accelerator.name)
-    rows = [["at this efficiency", "TPOT, alone", f"TPOT, {_at(full.batch)}", "output tokens a second"]]
+    rows = [["efficiency", "TPOT, alone", f"TPOT, {_at(full.batch)}", "output tokens a second"]]
     if hour is not None:
-        rows[0].append("1,000 requests")
+        rows[0].append(f"1,000 requests, {currency}")
     for name, efficiency in (
         ("floor", deployment.efficiency),
-        ("published, high", typical.high),
-        ("published, middle", typical.middle),
-        ("published, low", typical.low),
+        ("high", typical.high),
+        ("middle", typical.middle),
+        ("low", typical.low),
     ):
         server = replace(deployment, efficiency=efficiency)
-        one, many = price(server, request, 1), price(server, request, full.batch)
+        floors = efficiency is deployment.efficiency
+        one, many = (alone, full) if floors else (price(server, request, b) for b in (1, full.batch))
         rate = float(np.sum(request.output)) / many.seconds
         row = [name, format_seconds(one.tpot, 3), format_seconds(many.tpot, 3), f"{rate:,.0f}"]
-        rows.append(row if hour is None else [*row, _money(_prices(server, request, many, hour)[0], currency)])
+        rows.append(row if hour is None else [*row, _money(_prices(server, request, many, hour)[0])])
+    guess = " For your batch and devices that is a guess." if full.batch > 1 or deployment.devices > 1 else ""
     lines = [
-        f"The floor is what no engine beats. Between low and high lie eight in ten published values. {floor}",
+        f"The floor is what no engine beats. Eight in ten published values, of one sequence on one device, lie between "
+        f"low and high.{guess} {floor}",
         typical.provenance,
     ]
-    if full.batch > 1 or deployment.devices > 1:
-        lines.append("They were fitted to one sequence on one device. For your batch and devices that is a guess.")
     return [heading, Block("table", rows), Block("text", lines)]
 
 

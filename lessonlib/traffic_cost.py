@@ -228,13 +228,17 @@ def usual_levers(deployment: Deployment, request: Request) -> dict[str, Lever]:
 
 def rank_levers(deployment: Deployment, request: Request, batch: int) -> list[Ranked]:
     """The usual levers and a prefill that takes no time, best first at the memory limit."""
-    limit = concurrency(deployment, request)
-    before, full = price(deployment, request, batch), price(deployment, request, limit)
-    found = [Ranked("a prefill that takes no time", *(_free_prefill(cost) for cost in (before, full)))]
+
+    def both(changed: Deployment, asked: Request) -> tuple[TrafficCost, TrafficCost]:
+        """At the batch, and at the memory limit of its own: one price where these are one."""
+        held, limit = price(changed, asked, batch), concurrency(changed, asked)
+        return held, held if limit == batch else price(changed, asked, limit)
+
+    before = both(deployment, request)
+    found = [Ranked("a prefill that takes no time", *map(_free_prefill, before))]
     for name, lever in usual_levers(deployment, request).items():
-        changed, asked, _ = lever(deployment, request, batch)
-        after = price(changed, asked, batch).seconds, price(changed, asked, concurrency(changed, asked)).seconds
-        found.append(Ranked(name, before.seconds / after[0], full.seconds / after[1]))
+        after = both(*lever(deployment, request, batch)[:2])
+        found.append(Ranked(name, *(old.seconds / new.seconds for old, new in zip(before, after, strict=True))))
     return sorted(found, key=lambda ranked: (-ranked.at_limit, -ranked.held, ranked.name))
 
 

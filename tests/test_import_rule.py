@@ -27,7 +27,18 @@ ARITHMETIC = (
 ROOMS = (
     *ARITHMETIC,
     ("catalogue", "published", "own_traffic"),
-    ("timing", "figures", "widgets", "explorers", "exercises", "exercise_book", "report"),
+    (
+        "timing",
+        "figures",
+        "widgets",
+        "explorers",
+        "exercises",
+        "exercise_book",
+        "report",
+        "report_page",
+        "report_figure",
+        "own_files",
+    ),
 )
 RANK = {module: rank for rank, room in enumerate(ROOMS) for module in room}
 PURE = {module for room in ARITHMETIC for module in room}

@@ -93,6 +93,8 @@ REFUSED = {
     "UTF-16 without its mark": ((HEAD + "1,2\n").encode("utf-16-le"), ["UTF-16", "line 1"]),
     "a zero byte": (HEAD.encode() + b"1,2\n3,\x004\n", ["line 3 (about row 2)", "zero bytes"]),
     "Latin-1": ((HEAD + "1,2\n3,é\n").encode("latin-1"), ["not UTF-8", "line 3 (about row 2)", "0xe9", "UTF-8"]),
+    "JSON": ('\n[{"prompt_tokens": 1}]\n', ["line 2", "is JSON"]),
+    "JSON lines": ('{"prompt_tokens": 1}\n{"prompt_tokens": 2}\n', ["line 1", "is JSON"]),
     "a spreadsheet": (b"PK\x03\x04rest", ["spreadsheet"]),
     "a zip of one file": (b"\x1f\x8brest", ["compressed"]),
     "no file": ("nowhere.csv", ["'nowhere.csv' does not exist"]),

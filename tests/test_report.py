@@ -1,24 +1,24 @@
 """The report on a learner's own traffic: its numbers are the library's, and nothing from a file is rendered."""
 
-import base64
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
-from types import SimpleNamespace
+from urllib.parse import unquote
 
 import numpy as np
 import pytest
 from helpers import gqa_model, h100, llama, server
 
 import sample_traffic
-from lessonlib import report as report_module
+from lessonlib import report_page
 from lessonlib.accelerator import Accelerator
 from lessonlib.catalogue import load_model, typical_efficiency
 from lessonlib.deployment import Efficiency
 from lessonlib.errors import DoesNotFitError, InvalidInputError
 from lessonlib.levers import omega, rho
 from lessonlib.own_traffic import OwnTraffic, read_traffic
-from lessonlib.report import traffic_report, uploaded
+from lessonlib.report import hourly_price, traffic_report
+from lessonlib.report_figure import traffic_panels
 from lessonlib.request import Request
 from lessonlib.traffic_cost import concurrency, price, rank_levers, traffic_omega
 from lessonlib.units import format_percent, format_seconds
@@ -62,55 +62,64 @@ def test_its_numbers_are_the_librarys(report, sample):
     request, machine = sample.request, server()
     limit = concurrency(machine, request)
     alone, full = price(machine, request, 1), price(machine, request, limit)
-    assert report.full.batch == limit and report.full.seconds == full.seconds and report.left_out == {}
-    rows = table(report, "at the floor")
-    assert rows["at the floor"] == ("alone", f"{limit} at a time")
-    assert rows["decode's share of the GPU clock"] == tuple(format_percent(c.decode_share) for c in (alone, full))
+    assert report.full.batch == limit and report.full.seconds == full.seconds and report.traffic.left_out == {}
+    rows = table(report, "at the floor, prices in USD")
+    assert rows["at the floor, prices in USD"] == ("alone", f"{limit} at a time")
+    assert rows["decode's share, GPU clock"] == tuple(format_percent(c.decode_share) for c in (alone, full))
     assert rows["TPOT"] == tuple(format_seconds(c.tpot, 3) for c in (alone, full))
     output, prompt = int(sample.output.sum()), int(sample.prompt.sum())
-    assert rows["output tokens a second, whole server"][1] == f"{output / full.seconds:,.0f}"
+    assert rows["output tokens a second"][1] == f"{output / full.seconds:,.0f}"
     assert rows["rho"][1] == f"{rho(machine, Request(prompt, output), limit):.3g}"
     per_thousand = 1000 * full.seconds / len(sample) * 2.5 / 3600
-    assert float(rows["1,000 requests"][1].split()[0]) == pytest.approx(per_thousand, rel=0.01)
-    per_million = [float(rows[name][1].split()[0]) for name in rows if name.startswith("a million")]
+    assert float(rows["price of 1,000 requests"][1].split()[0]) == pytest.approx(per_thousand, rel=0.01)
+    per_million = [float(rows[name][1].split()[0]) for name in rows if name.startswith("of 1M")]
     decode, prefill = (1e6 * phase.seconds * 2.5 / 3600 for phase in (full.decode, full.prefill))
     assert per_million == pytest.approx([decode / output, prefill / prompt], rel=0.02)
     memory = table(report, "memory and batch")
     assert memory["omega of your mix"] == (f"{traffic_omega(machine, request):.3g}",)
     mean = round(output / len(sample))
     assert memory[f"omega of your mean output, {mean:,} tokens"] == (f"{omega(machine, mean):.3g}",)
-    levers = table(report, "lever")
+    levers = table(report, "lever: GPU time before / after")
     assert list(levers)[1:] == [one.name for one in rank_levers(machine, request, limit)]
-    shares = [float(share.split()[0]) for share, _ in list(table(report, "part of the GPU clock").values())[1:]]
+    shares = [
+        float(share.split()[0])
+        for share, _ in list(table(report, f"part of the GPU clock, {limit} at a time").values())[1:]
+    ]
     assert sum(shares) == pytest.approx(100, abs=0.2) and shares == sorted(shares, reverse=True)
 
 
 def test_its_verdict_says_phase_clock_and_what_binds(report):
-    (lines,) = [block.lines for block in report.blocks if block.kind == "list"][:1]
-    said = " ".join(lines)
-    assert all(words in said for words in ("GPU clock", "request clock", "decode, 93.6 %", "rho", "omega is 2.5"))
-    assert "'decode: attention', 64.0 %; memory binds it" in said and "cannot rescue bandwidth" in said
+    facts = dict(report.blocks[0].lines)
+    assert report.blocks[0].kind == "facts"
+    assert facts["Phase, by the GPU clock"] == "decode, 93.6 %, 66 at a time."
+    assert facts["Phase, by the request clock"].startswith("decode, 99.7 %, for one alone; decode, 99.9 %, 66 at a ")
+    assert facts["What binds"] == "memory, in 'decode: attention', the largest part of the GPU clock: 64.0 %."
+    assert "cannot rescue bandwidth" in facts["omega"] and facts["omega"].startswith("2.53")
+    assert facts["rho"].startswith("0.171") and "66 of these requests" in facts["Concurrency"]
+    best = list(table(report, "lever: GPU time before / after"))[1]
+    assert facts["Levers, best first"].startswith(best)
 
 
 def test_another_verdict_where_prefill_dominates_and_memory_is_large():
     chat = OwnTraffic("chat", np.full(5, 1024), np.full(5, 128), np.zeros(5, int))
-    said = traffic_report(server(), chat)._repr_markdown_()
-    assert "most time goes to prefill, 66.8 %" in said and "compute binds it" in said and "compute bound" in said
+    facts = dict(traffic_report(server(), chat).blocks[0].lines)
+    assert facts["Phase, by the GPU clock"].startswith("prefill, 66.8 %") and facts["What binds"].startswith("compute")
+    assert "compute bound" in facts["omega"]
 
 
 def test_how_far_to_trust_it(report, sample):
-    rows = table(report, "at this efficiency")
+    rows = table(report, "efficiency")
     for name in ("low", "middle", "high"):
         machine = server(efficiency=getattr(typical_efficiency("h100-sxm"), name))
         expected = format_seconds(price(machine, sample.request, 1).tpot, 3)
-        assert rows[f"published, {name}"][0] == expected
+        assert rows[name][0] == expected
     own = Accelerator(name="h100-sxm", memory=80e9, bandwidth=3e12, peaks={"bf16": 9e14})  # a name is not enough
     for machine, words in (
         (server(accelerator=own), "are your own"),
         (server(efficiency=Efficiency(0.5, 0.5)), "efficiency that you gave"),
     ):
         text = traffic_report(machine, sample)._repr_markdown_()
-        assert words in text and "published, low" not in text
+        assert words in text and "eight in ten" not in text.lower()
 
 
 def test_left_out_rows_are_said_and_nothing_is_reported_of_none():
@@ -118,7 +127,7 @@ def test_left_out_rows_are_said_and_nothing_is_reported_of_none():
     made = traffic_report(server(), traffic)
     text = made._repr_markdown_()
     assert "Left out: 1 of 3 rows, beyond the model's positions of 131,072." in text
-    assert "2 requests, each with its own lengths" in text and "was not read" in text
+    assert "2 requests, each with its own lengths" in text and "Not read: cached" in text
     with pytest.raises(InvalidInputError, match="none of its 1 requests: 1 are beyond"):
         traffic_report(server(), read_traffic("prompt_tokens,output_tokens\n140000,5\n"))
     with pytest.raises(DoesNotFitError, match="weights"):
@@ -133,6 +142,10 @@ def test_what_is_refused(sample):
     for wrong in (-1, 0, float("nan"), "2"):
         with pytest.raises(InvalidInputError, match="price_per_hour"):
             traffic_report(server(), sample, price_per_hour=wrong)
+    assert hourly_price(2.5, "EUR") == (2.5, "EUR")
+    for wrong in ((2, 50, "EUR"), (2.5,), (2.5, 3), (2.5, " "), (2.5, "E" * 13)):
+        with pytest.raises(InvalidInputError, match=r"Price: .*'USD'"):
+            hourly_price(*wrong)
     with pytest.raises(InvalidInputError, match="memory holds 66 of these"):
         traffic_report(server(), sample, batch=67)
     with pytest.raises(InvalidInputError, match="batch is 0"):
@@ -149,7 +162,7 @@ def test_nothing_from_a_file_is_rendered(tmp_path, monkeypatch):
     traffic = OwnTraffic(NASTY, np.array([5, 9]), np.array([7, 400]), np.array([0, 0]), {"prompt": NASTY}, (NASTY,))
     model = replace(llama(), name=NASTY, defaults_used=(NASTY,))
     device = replace(h100(), name=NASTY, label=NASTY)
-    made = traffic_report(server(model, device), traffic, 1.0, currency=NASTY)
+    made = traffic_report(server(model, device), traffic, 1.0, currency="<b>$`|")
     for html in (made.html(), made._repr_html_()):
         page = Tags(html)
         assert "alert(1)" in page.text  # shown as text
@@ -158,8 +171,8 @@ def test_nothing_from_a_file_is_rendered(tmp_path, monkeypatch):
         attributes = {name for _, attrs in page.tags for name in attrs}
         assert not [name for name in attributes if name.startswith("on")]
         images = [attrs for tag, attrs in page.tags if tag == "img"]
-        assert len(images) == 2 and all(i["src"].startswith("data:image/png;base64,") and i["alt"] for i in images)
-    for text in (made.markdown(), made._repr_markdown_()):
+        assert len(images) == 1 and all(i["src"].startswith("data:image/png;base64,") and i["alt"] for i in images)
+    for text in (made.markdown("a.png"), made._repr_markdown_()):
         assert "<" not in text and "$" not in text and "](javascript" not in text
         assert not re.search(r"(?<!\\)`|(?<!\\)\[a", text)
         rows = [line for line in text.splitlines() if line.startswith("|")]
@@ -168,39 +181,68 @@ def test_nothing_from_a_file_is_rendered(tmp_path, monkeypatch):
     assert all(path.parent == tmp_path for path in paths)
 
 
-def test_it_is_saved_whole_with_its_figures(report, tmp_path, monkeypatch):
-    paths = report.save(tmp_path / "mine.html")
-    assert [path.name for path in paths] == ["mine.html", "mine.md"]
-    html, markdown = (path.read_text(encoding="utf-8") for path in paths)
+def test_it_is_saved_whole_with_its_figure_beside_the_markdown(report, tmp_path, monkeypatch):
+    paths = report.save(tmp_path / "my (1) report.html")
+    names = ["my (1) report.html", "my (1) report.md", "my (1) report.png"]
+    assert [path.name for path in paths] == names
+    html, markdown = (path.read_text(encoding="utf-8") for path in paths[:2])
     page = Tags(html)
     assert html.startswith("<!DOCTYPE html>") and "default-src 'none'" in html
     assert [tag for tag, _ in page.tags if re.fullmatch("h[1-6]", tag)][:2] == ["h1", "h2"]
-    images = [attrs["src"] for tag, attrs in page.tags if tag == "img"]
-    pictures = re.findall(r"!\[[^\]]{40,}\]\((data:image/png;base64,[^)]+)\)", markdown)
-    assert pictures == images and len(images) == 2
-    for source in images:
-        assert base64.b64decode(source.partition(",")[2], validate=True).startswith(b"\x89PNG\r\n\x1a\n")
-    before = paths[0].read_bytes()
+    (image,) = [attrs["src"] for tag, attrs in page.tags if tag == "img"]
+    assert image.startswith("data:image/png;base64,")
+    (picture,) = re.findall(r"!\[[^\]]{40,}\]\(([^)\s]+)\)", markdown)
+    assert "data:" not in markdown and unquote(picture) == names[2]
+    assert (tmp_path / unquote(picture)).read_bytes() == report.png and report.png.startswith(b"\x89PNG\r\n\x1a\n")
+
+    before = {path: path.read_bytes() for path in paths}
 
     def full_disk(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(report_module.os, "replace", full_disk)
-    with pytest.raises(InvalidInputError, match=r"'mine.html' cannot be written: No space left"):
-        report.save(tmp_path / "mine")
-    assert paths[0].read_bytes() == before and sorted(p.name for p in tmp_path.iterdir()) == ["mine.html", "mine.md"]
-    for wrong in ("", None, 3):
+    for step in ("replace", "fdopen"):
+        with monkeypatch.context() as patch:
+            patch.setattr(report_page.os, step, full_disk)
+            with pytest.raises(InvalidInputError, match=r"'my \(1\) report.png' cannot be written: No space left"):
+                report.save(tmp_path / "my (1) report")
+        assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+    (tmp_path / "taken.md").mkdir()
+    with pytest.raises(InvalidInputError, match=r"'taken.md' is a folder"):
+        report.save(tmp_path / "taken")
+    assert not (tmp_path / "taken.png").exists()
+    for wrong in ("", None, 3, ".", "..", "a/", "a\nb", "a\0b", ".html"):
         with pytest.raises(InvalidInputError, match="save: name is"):
             report.save(wrong)
     with pytest.raises(InvalidInputError, match="does not exist"):
         report.save(tmp_path / "nowhere" / "mine")
+    with pytest.raises(InvalidInputError, match="300 characters"):
+        report.save("x" * 300)
 
 
 def test_it_shows_itself_in_a_notebook(report):
     html, markdown = report._repr_html_(), report._repr_markdown_()
     assert [tag for tag, _ in Tags(html).tags if re.fullmatch("h[1-6]", tag)][:2] == ["h3", "h4"]
-    assert "data:image" not in markdown and markdown.count("Figure: ") == 2
+    assert "data:image" not in markdown and markdown.count("Figure: ") == 1
     assert len(html) < 120_000 and "sample_traffic.csv" in repr(report)
+
+
+def test_the_figure_says_the_share_of_each_part(report, sample):
+    costs = {"alone": report.alone, "66 at a time": report.full}
+    figure = traffic_panels(server(), sample.prompt, sample.output, costs)
+    plane, bars = figure.axes
+    words = [text.get_text() for text in plane.texts]
+    assert words == ["omega > 1", "batch 1", "batch 66"]
+    (dots,) = [line for line in plane.lines if line.get_marker() == "o"]
+    assert dots.get_xdata().tolist() == sample.prompt.tolist()
+    edges = plane.get_xlim(), plane.get_ylim()
+    assert edges[0][0] <= sample.prompt.min() and sample.output.max() <= edges[1][1]
+    assert "decode takes 93.6 %" in bars.get_title(loc="left").lower()
+    full = report.full
+    for i, phase in enumerate((full.prefill, full.decode.linear, full.decode.attention)):
+        assert bars.patches[3 + i].get_width() == pytest.approx(100 * phase.seconds / full.seconds)
+    over = server(efficiency=Efficiency(overhead=5e-3))
+    slow = traffic_panels(over, sample.prompt, sample.output, {"alone": price(over, sample.request, 1)})
+    assert any("the rest" in text.get_text() for text in slow.axes[1].texts)
 
 
 def test_models_of_other_kinds_have_reports():
@@ -213,10 +255,3 @@ def test_models_of_other_kinds_have_reports():
         assert "<table" in traffic_report(machine, traffic, 3)._repr_html_()
     one = read_traffic("prompt_tokens,output_tokens\n100,1\n")
     assert "undefined" in traffic_report(server(), one)._repr_markdown_()
-
-
-def test_an_upload_gives_its_bytes():
-    assert uploaded(SimpleNamespace(value=())) is None
-    assert uploaded(SimpleNamespace(value=({"name": "a", "content": memoryview(b"1,2")},))) == b"1,2"
-    ipywidgets = pytest.importorskip("ipywidgets")
-    assert uploaded(ipywidgets.FileUpload()) is None

@@ -1,0 +1,147 @@
+"""A learner's own files in the notebook: what is taken, what is refused in a sentence, and what stays."""
+
+import datetime
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from helpers import h100, llama, server
+
+import sample_traffic
+from lessonlib.accelerator import Accelerator
+from lessonlib.catalogue import model_config
+from lessonlib.errors import DoesNotFitError, InvalidInputError
+from lessonlib.own_files import Upload, choose_model, choose_traffic, in_words, own_model, serve
+from lessonlib.own_traffic import OwnTraffic, read_traffic
+
+HEAD = "prompt_tokens,output_tokens\n"
+CONFIG = model_config("llama-3.1-8b")
+
+
+def upload(chooser, content, name):
+    """What the page does when a file is chosen."""
+    content = content.encode() if isinstance(content, str) else content
+    now = datetime.datetime.now(datetime.UTC)
+    file = {"name": name, "type": "", "size": len(content), "content": memoryview(content), "last_modified": now}
+    chooser.upload.set_trait("value", (file,))
+
+
+@pytest.fixture
+def log():
+    return choose_traffic(sample_traffic.PATH)
+
+
+def test_an_upload_is_read_at_once_and_a_bad_one_keeps_the_last(log, capsys):
+    assert len(log.take()) == 1000 and log.value.name == "sample_traffic.csv"
+    upload(log, HEAD + "1,2\n3,4\n", "mine.csv")
+    good = log.value
+    assert good.name == "mine.csv" and len(good) == 2 and 'role="status"' in log.said.value
+    upload(log, HEAD + "1,2\n3,-4\n", "<b>bad</b>.csv")
+    assert log.value is good and 'role="alert"' in log.said.value and "<b>" not in log.said.value
+    assert "&lt;b&gt;bad" in log.said.value and "This stays: 2 requests of" in log.said.value
+    capsys.readouterr()
+    assert log.take() is good
+    said = capsys.readouterr().out
+    assert said.startswith(
+        "Not taken. Traffic file '<b>bad</b>.csv': Line 3 (row 2), column 'output_tokens': '-4' is neg"
+    )
+    assert said.endswith("This stays: " + repr(good) + "\n")
+    upload(log, HEAD + "5,6\n", "next.csv")
+    assert log.take().name == "next.csv" and log.problem == ""
+
+
+def test_columns_are_chosen_for_what_was_uploaded(log, capsys):
+    upload(log, "a,b\n1,2\n", "ab.csv")
+    assert "prompt_column='...'" in log.problem and log.value.name == "sample_traffic.csv"
+    assert log.take(prompt_column="b", output_column="a").prompt.tolist() == [2]
+    assert log.problem == "" and "1 requests of 'ab.csv'" in capsys.readouterr().out
+
+
+def test_a_path_is_taken_or_refused(log, tmp_path, capsys):
+    (tmp_path / "own.csv").write_text(HEAD + "7,8\n", encoding="utf-8")
+    assert log.take(tmp_path / "own.csv").prompt.tolist() == [7]
+    assert log.take(str(tmp_path / "absent.csv")).prompt.tolist() == [7]
+    assert "absent.csv' does not exist" in capsys.readouterr().out
+
+
+# Each: what is wrong, the config, and what its sentence must say.
+REFUSED = {
+    "a list": ("[1]", ["holds a list"]),
+    "empty": (" \n", ["is empty"]),
+    "cut short": (json.dumps(CONFIG, indent=1)[:300], ["not JSON", "on line 14"]),
+    "unknown": (json.dumps(CONFIG | {"model_type": "other"}), ["'other'", 'like="llama"']),
+    "huge": (b" " * (2**20 + 1), ["over 1,048,576 bytes"]),
+    "NaN": (json.dumps(CONFIG | {"x": "NaN", "y": float("nan")}, indent=1), ["holds NaN on line 35"]),
+    "an endless number": ('{"note": "1e999",\n"a": 1e999}', ["'1e999' on line 2", "too large"]),
+    "a long number": ('{\n"a": ' + "9" * 41 + "}", ["41 characters on line 2"]),
+    "negative": (json.dumps(CONFIG | {"num_hidden_layers": -3}), ["'num_hidden_layers'", "-3", "expected a whole"]),
+    "text": (json.dumps(CONFIG | {"hidden_size": "4096"}), ["'hidden_size'", "'4096'"]),
+    "UTF-16": (json.dumps(CONFIG).encode("utf-16"), ["not UTF-8", "on line 1"]),
+    "a CSV": (HEAD + "1,2\n", ["not JSON", "line 1, column 1"]),
+}
+
+
+@pytest.mark.parametrize("content, says", REFUSED.values(), ids=REFUSED)
+def test_a_config_is_refused_with_its_file_and_what_was_wrong(content, says, capsys):
+    chooser = choose_model()
+    before = chooser.value
+    upload(chooser, content, "my <i>config</i>.json")
+    assert all(words in chooser.problem for words in ["Config file 'my <i>config</i>.json'", *says]), chooser.problem
+    assert chooser.value is before and chooser.take() is before and "<i>" not in chooser.said.value
+    assert "This stays: Model 'llama-3.1-8b'" in capsys.readouterr().out
+
+
+def test_a_model_has_the_name_that_its_file_gives_it(tmp_path):
+    content = json.dumps(CONFIG)
+    folder = tmp_path / "my-model"
+    folder.mkdir()
+    (folder / "config.json").write_text(content, encoding="utf-8")
+    assert own_model(folder / "config.json").name == own_model(str(folder / "config.json")).name == "my-model"
+    for name, expected in (("config.json", "your llama"), ("config (1).json", "your llama"), ("tiny.json", "tiny")):
+        assert own_model(Upload(content.encode(), name)).name == expected
+    named = json.dumps(CONFIG | {"_name_or_path": "somebody/tiny-llama/"})
+    assert own_model(Upload(named.encode(), "tiny.json")).name == "tiny-llama"
+    other = json.dumps(CONFIG | {"model_type": "other"})
+    assert own_model(Upload(other.encode(), "x.json"), like="llama").parameters == llama().parameters
+
+
+def test_in_words_prints_what_is_refused_and_nothing_else(capsys):
+    kept = 1
+    with in_words():
+        kept = Accelerator(name="mine", memory=-1, bandwidth=1, peaks={"bf16": 1})
+    said = capsys.readouterr().out
+    assert kept == 1 and said.startswith("Not taken. Accelerator 'mine': memory is -1")
+    assert said.endswith("What you had before stays.\n")
+    with pytest.raises(ZeroDivisionError), in_words():
+        kept = 1 / 0
+
+
+@pytest.mark.parametrize(
+    "change, says",
+    [
+        ({"memory": 80}, "memory is 80 bytes"),
+        ({"bandwidth": 3.35}, "bandwidth is 3.35 byte/s"),
+        ({"bandwidth": 3350}, "bandwidth is 3350 byte/s"),
+        ({"peaks": {"bf16": 989}}, "peak of bf16 is 989 FLOP/s"),
+        ({"memory": 80e18}, "memory is 8e"),
+    ],
+)
+def test_a_number_in_the_wrong_unit_is_refused(change, says):
+    traffic = read_traffic(HEAD + "1,2\n")
+    with pytest.raises(InvalidInputError, match=says):
+        serve(server(accelerator=replace(h100(), **change)), traffic)
+
+
+def test_serve_leaves_out_what_cannot_be_taken_and_says_so(capsys):
+    traffic = OwnTraffic("x", np.array([100, 140_000]), np.array([50, 5]), np.array([0, 0]))
+    machine, taken = serve(server(), traffic)
+    assert taken.prompt.tolist() == [100] and machine == server()
+    assert capsys.readouterr().out == "Left out: 1 of 2 requests, beyond the model's positions of 131,072.\n"
+    assert taken.taken_by(machine).left_out == taken.left_out == {"beyond the model's positions of 131,072": 1}
+    with pytest.raises(InvalidInputError, match="none of its 1 requests"):
+        serve(server(), read_traffic(HEAD + "140000,5\n"))
+    with pytest.raises(DoesNotFitError, match="weights"):
+        serve(server(accelerator=replace(h100(), memory=10e9)), traffic)
+    with pytest.raises(InvalidInputError, match="expected a Deployment"):
+        serve(server(), "my.csv")
