@@ -143,7 +143,7 @@ def test_what_is_refused(sample):
         with pytest.raises(InvalidInputError, match="price_per_hour"):
             traffic_report(server(), sample, price_per_hour=wrong)
     assert hourly_price(2.5, "EUR") == (2.5, "EUR")
-    for wrong in ((2, 50, "EUR"), (2.5,), (2.5, 3), (2.5, " "), (2.5, "E" * 13)):
+    for wrong in ((2, 50, "EUR"), (2.5,), (2.5, 3), (2.5, " "), (2.5, "E" * 9)):
         with pytest.raises(InvalidInputError, match=r"Price: .*'USD'"):
             hourly_price(*wrong)
     with pytest.raises(InvalidInputError, match="memory holds 66 of these"):

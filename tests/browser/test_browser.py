@@ -1,15 +1,22 @@
 """Every notebook as a reader has it: in JupyterLab, in a browser, with a keyboard, in both themes and two widths."""
 
 import itertools
+import json
 import re
+from dataclasses import replace
 from urllib.parse import unquote, urlsplit
 
+import numpy as np
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from lab import NOTEBOOKS, THEMES, Notebook, has_explorer
 from playwright.sync_api import expect
 
+from lessonlib import Deployment, Precision, load_accelerator, load_model
+from lessonlib.catalogue import DATA, model_config
 from lessonlib.exercises import find
+from lessonlib.own_traffic import OwnTraffic, read_traffic
+from lessonlib.report import traffic_report
 
 WIDTHS = (1280, 800)
 # What a page says of each cell: how it ended, and what went wrong in it.
@@ -216,3 +223,97 @@ def test_an_exercise_answered_wrong_and_right_says_so(lab, browser):
         said = answer(notebook, cell, f'my_prompt = {guess}\ncheck("smallest-prompt", my_prompt)')
         assert said == exercise.feedback(guess) and said.startswith(verdict)
     notebook.close()
+
+
+LOG = "prompt_tokens,output_tokens\n" + "200,4000\n1000,800\n" * 20
+BAD_FILES = {
+    "requests.csv": (
+        "prompt_tokens,output_tokens\n200,4000\n1000,-8\n",
+        ("requests.csv", "Line 3 (row 2)", "negative"),
+    ),
+    "no_names.csv": ("200,4000\n1000,8\n", ("no_names.csv", "line 1", "a number, where column names are expected")),
+    "config.json": ('{"model_type": "llama",\n"hidden_size": ', ("config.json", "not JSON", "line 2")),
+    "other.json": ('{"model_type": "<img src=x>"}', ("other.json", "<img src=x>", "not an architecture that is read")),
+}
+
+
+def test_own_files_are_taken_bad_ones_refused_and_the_last_good_ones_stay(lab, browser, tmp_path, shots):
+    (name,) = [name for name in NOTEBOOKS if name.startswith("09")]
+    notebook = Notebook(lab, browser, name)
+    notebook.run_all()
+    page = notebook.page
+    buttons, said = page.locator(".jp-OutputArea-output button"), page.locator(".widget-html-content [role]")
+    expect(said).to_have_count(2)
+    expect(buttons).to_have_text([re.compile(r"config\.json"), re.compile(r"traffic \(CSV\)")])
+
+    def choose(file: str, content: str, words: str) -> None:
+        path = tmp_path / file
+        path.write_text(content, encoding="utf-8")
+        which = int(file.endswith(".csv"))
+        with page.expect_file_chooser() as asked:  # the widget's input is in no page, only its button is
+            buttons.nth(which).click()
+        asked.value.set_files(path)
+        expect(said.nth(which)).to_contain_text(words)
+
+    def run_below() -> str:
+        """Run the cells below the buttons, and return all that the page shows then."""
+        page.locator(".jp-CodeCell", has=page.locator(".cm-content", has_text="model_file.take()")).locator(
+            ".cm-content"
+        ).click()
+        notebook.command("notebook:run-all-below")
+        notebook.wait_until_idle()
+        cells = page.evaluate(CELLS)
+        assert not [out for cell in cells for out in cell["outputs"] if out["output_type"] == "error"]
+        shown = page.locator(".jp-OutputArea-output").all_inner_texts()
+        assert not [text for text in shown if "Traceback" in text]
+        return "\n".join(shown)
+
+    config = model_config("qwen3-8b") | {"_name_or_path": "somebody/my-own-8b"}
+    choose("config.json", json.dumps(config), "Read: Model 'my-own-8b'")
+    choose("mine.csv", LOG, "Read: 40 requests of 'mine.csv'")
+    title = "mine.csv on my-own-8b, H100 SXM"
+    assert "mine.csv on my-own-8b" not in page.locator(".jp-Notebook").inner_text()
+    assert title in run_below()
+    report = page.locator(".jp-OutputArea-output", has=page.get_by_role("heading", name=title))
+    expect(report.locator("img")).to_have_count(1)
+    report.screenshot(path=shots / "09_own_report.png")
+
+    for file, (content, words) in BAD_FILES.items():
+        choose(file, content, f"Not taken. {'Traffic' if file.endswith('.csv') else 'Config'} file '{file}'")
+        sentence = said.nth(int(file.endswith(".csv"))).inner_text()
+        assert all(word in sentence for word in words) and "This stays: " in sentence, sentence
+    shown = run_below()
+    assert title in shown and "no_names.csv" in shown and "other.json" in shown
+    assert page.locator('img[src="x"]').count() == 0
+    assert not notebook.said
+    notebook.close()
+
+
+def test_the_report_prints_on_one_sheet(browser, tmp_path):
+    sample = traffic_report(
+        Deployment(load_model("llama-3.1-8b"), load_accelerator("h100-sxm")),
+        read_traffic(DATA / "sample_traffic.csv"),
+        2.5,
+    )
+    wide = "W" * 80
+    model = replace(load_model("deepseek-v3"), name=wide, defaults_used=tuple(f"{wide}{i}" for i in range(9)))
+    device = replace(load_accelerator("h200-sxm"), label=wide)
+    random = np.random.default_rng(0)
+    prompts, outputs = random.integers(100, 100_000, 500), random.integers(1, 160_000, 500)
+    columns = {"prompt": wide, "output": wide}
+    longest = traffic_report(
+        Deployment(model, device, Precision("fp8", cache="bf16"), devices=16),
+        OwnTraffic(wide, prompts, outputs, 0 * prompts, columns, (wide,) * 9),
+        123_456.789,
+        "W" * 8,
+    )
+    page = browser.new_page()
+    for name, report in (("sample", sample), ("longest", longest)):
+        html, *_ = report.save(tmp_path / name)
+        page.goto(html.as_uri())
+        sheets = re.findall(rb"/Type\s*/Page\b", page.pdf(prefer_css_page_size=True))
+        assert len(sheets) == 1, name
+        for width in WIDTHS:
+            page.set_viewport_size({"width": width, "height": 900})
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, (name, width)
+    page.close()
