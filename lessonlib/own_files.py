@@ -55,9 +55,7 @@ class Chooser(ipywidgets.VBox):
 
     def __init__(self, words: str, accept: str, read: Callable[..., Any], start: Any) -> None:
         self.read, self.value, self.problem = read, start, ""
-        self.upload = ipywidgets.FileUpload(
-            accept=accept, description=words, layout=ipywidgets.Layout(width="auto", min_width="180px")
-        )
+        self.upload = ipywidgets.FileUpload(accept=accept, description=words, layout=ipywidgets.Layout(width="240px"))
         self.said = ipywidgets.HTML()
         self.upload.observe(self._uploaded, "value")
         super().__init__([self.upload, self.said])

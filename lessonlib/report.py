@@ -145,9 +145,9 @@ def hourly_price(*given: Any) -> tuple[float, str]:
             "currency: 2.50, 'USD'."
         )
     amount, currency = given
-    if not isinstance(currency, str) or not 0 < len(currency.strip()) <= 12:
+    if not isinstance(currency, str) or not 0 < len(currency.strip()) <= 8:
         raise InvalidInputError(
-            f"Price: currency is {shown(currency)}; expected its name, of at most 12 letters, such as 'USD'."
+            f"Price: currency is {shown(currency)}; expected its name, of at most 8 letters, such as 'USD'."
         )
     return require_rate("Price", "price_per_hour", amount, f"{_name(currency)} for one device and hour"), currency
 

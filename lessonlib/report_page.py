@@ -29,10 +29,10 @@ h2{font-size:1.02rem;margin:.7rem 0 .2rem;color:#00507e}
 div>h2:first-child{margin-top:0}
 ul{margin:.2rem 0;padding-left:1.2rem}li{margin:.1rem 0}p{margin:.25rem 0}
 div>div :is(p,table,li),figcaption{font-size:.92rem}
-table{border-collapse:collapse;width:100%}
-th,td{padding:.08rem .3rem;border-bottom:1px solid #ddd;vertical-align:bottom}
+table{border-collapse:collapse}
+th,td{border-bottom:1px solid #ddd;vertical-align:bottom}
 thead th{border-bottom:1.5px solid #777}
-td{white-space:nowrap}@media print,(min-width:900px){tbody th{white-space:nowrap}}
+@media print,(min-width:900px){tbody th{white-space:nowrap}}
 figure img{width:100%}figcaption{color:#444;margin:0 0 .6rem}
 @page{size:A4;margin:8mm 11mm}
 @media print{body{max-width:none;margin:0;padding:0;line-height:1.3}}
@@ -80,11 +80,11 @@ def _in_tag(tag: str, text: str, more: str = "") -> str:
 
 def _cell(text: str, row: int, column: int) -> str:
     """A cell of a table: a header in its first row and its first column."""
-    side = "left" if not column else "right"
+    style = f"text-align:{'right' if column else 'left'};padding:.1em .4em"
     if row and column:
-        return _in_tag("td", text, f' style="text-align:{side}"')
+        return _in_tag("td", text, f' style="{style};white-space:nowrap"')
     weight = "normal" if row else "bold"
-    return _in_tag("th", text, f' scope="{"row" if row else "col"}" style="text-align:{side};font-weight:{weight}"')
+    return _in_tag("th", text, f' scope="{"row" if row else "col"}" style="{style};font-weight:{weight}"')
 
 
 def as_html(title: str, blocks: Sequence[Block], level: int) -> str:
@@ -104,7 +104,7 @@ def as_html(title: str, blocks: Sequence[Block], level: int) -> str:
         elif kind == "table":
             rows = ["".join(_cell(cell, row, i) for i, cell in enumerate(cells)) for row, cells in enumerate(lines)]
             rows = [f"<tr>{row}</tr>" for row in rows]
-            style = ' style="margin:0 0 .6em;break-inside:avoid"'
+            style = ' style="width:100%;table-layout:auto;margin:0 0 .6em;break-inside:avoid"'
             parts.append(f"<table{style}><thead>{rows[0]}</thead><tbody>{''.join(rows[1:])}</tbody></table>")
         else:
             from lessonlib.figures import figure_html

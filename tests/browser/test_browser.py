@@ -276,6 +276,7 @@ def test_own_files_are_taken_bad_ones_refused_and_the_last_good_ones_stay(lab, b
     assert title in run_below()
     report = page.locator(".jp-OutputArea-output", has=page.get_by_role("heading", name=title))
     expect(report.locator("img")).to_have_count(1)
+    page.set_viewport_size({"width": 1280, "height": 2400})
     report.screenshot(path=shots / "09_own_report.png")
 
     for file, (content, words) in BAD_FILES.items():
