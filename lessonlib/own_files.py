@@ -67,12 +67,10 @@ class Chooser(ipywidgets.VBox):
         `options` go to the reader, such as prompt_column="..." for traffic.
         """
         source = path if path is not None else self._upload() if options else None
-        if source is not None:
-            self._read(source, options)
-        if self.problem:
-            print(f"Not taken. {self.problem}\nThis stays: {self.value!r}")
-        else:
-            print(self.value)
+        problem = self.problem if source is None else self._read(source, options)
+        if path is None or not problem:  # a path that is wrong is forgotten with its cell
+            self.problem = problem
+        print(f"Not taken. {problem}\nThis stays: {self.value!r}" if problem else self.value)
         return self.value
 
     def _upload(self) -> Upload | None:
@@ -84,15 +82,18 @@ class Chooser(ipywidgets.VBox):
     def _uploaded(self, _: Any) -> None:
         source = self._upload()
         if source is not None:
-            self._read(source, {})
+            self.problem = self._read(source, {})
+            if self.problem:
+                self._show("alert", f"Not taken. {self.problem} This stays: {self.value!r}.")
 
-    def _read(self, source: Any, options: dict[str, Any]) -> None:
+    def _read(self, source: Any, options: dict[str, Any]) -> str:
+        """Read it into `value`, or return why not."""
         try:
-            self.value, self.problem = self.read(source, **options), ""
-            self._show("status", f"Read: {self.value!r}. Now run the cells below.")
+            self.value = self.read(source, **options)
         except LessonError as error:
-            self.problem = str(error)
-            self._show("alert", f"Not taken. {self.problem} This stays: {self.value!r}.")
+            return str(error)
+        self._show("status", f"Read: {self.value!r}. Now run the cells below.")
+        return ""
 
     def _show(self, role: str, words: str) -> None:
         weight = "bold" if role == "alert" else "normal"

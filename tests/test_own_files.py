@@ -63,6 +63,8 @@ def test_a_path_is_taken_or_refused(log, tmp_path, capsys):
     assert log.take(tmp_path / "own.csv").prompt.tolist() == [7]
     assert log.take(str(tmp_path / "absent.csv")).prompt.tolist() == [7]
     assert "absent.csv' does not exist" in capsys.readouterr().out
+    assert log.take().prompt.tolist() == [7]  # the wrong path is gone with its cell
+    assert "absent" not in capsys.readouterr().out
 
 
 # Each: what is wrong, the config, and what its sentence must say.
