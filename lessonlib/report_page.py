@@ -80,7 +80,7 @@ def _in_tag(tag: str, text: str, more: str = "") -> str:
 
 def _cell(text: str, row: int, column: int) -> str:
     """A cell of a table: a header in its first row and its first column."""
-    style = f"text-align:{'right' if column else 'left'};padding:.1em .4em"
+    style = f"text-align:{'right' if column else 'left'};padding:.1em .25em"
     if row and column:
         return _in_tag("td", text, f' style="{style};white-space:nowrap"')
     weight = "normal" if row else "bold"
