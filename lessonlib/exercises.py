@@ -51,7 +51,8 @@ class NumberExercise:
         for slip in self.slips:
             if self._near(guess, slip.value()):
                 return f"Not yet. {slip.feedback}"
-        for factor, words in SCALE_SLIPS:
+        counted = self.unit != "times" and self.tolerance < 0.1
+        for factor, words in (*SCALE_SLIPS, *([COUNTING_SLIP] if counted else [])):
             if self._near(guess, expected * factor) or self._near(guess, expected / factor):
                 return f"Not yet. You are off by a factor of {words}. The answer is wanted in {self.unit}."
         direction = "high" if guess > expected else "low"
@@ -75,8 +76,9 @@ SCALE_SLIPS = (
     (1e9, "1,000,000,000: look at the prefix of your unit"),
     (100.0, "100: a share and a percentage are not the same number"),
     (2**30 / 1e9, "2**30 / 1e9: one of your sizes is in GiB and the other in GB"),
-    (2.0, "2: look for a factor 2 too many or too few (K and V, multiply and add, bytes of a number)"),
 )
+# Of what is counted. A ratio, or a guess at what was measured, is off by 2 for other reasons.
+COUNTING_SLIP = (2.0, "2: look for a factor 2 too many or too few (K and V, multiply and add, bytes of a number)")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -44,6 +44,11 @@ def test_the_answer_is_right_and_each_slip_is_named(key):
     assert "1,000: look at the prefix" in exercise.feedback(expected * 1e3)
 
 
+def test_a_factor_of_two_is_named_where_something_is_counted_only():
+    assert "a factor 2 too many" in find("cache-per-token").feedback(find("cache-per-token").expected() * 2.002)
+    assert find("eight-devices").feedback(6).startswith("Not yet: 6 is too high.")  # measured: no factor was forgotten
+
+
 @pytest.mark.parametrize("key", CHOICES)
 def test_each_option_has_its_own_words(key):
     exercise = find(key)
