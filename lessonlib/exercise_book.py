@@ -1371,7 +1371,7 @@ EXERCISES: tuple[Exercise, ...] = (
         ),
         hints=(
             "Amdahl: time before over time after, (prefill + decode) / (prefill / 2 + decode).",
-            "faster_prefill(cost.prefill.seconds, cost.decode.seconds, 2), with the cost at limit_batch(server, chat).",
+            'levers.faster_prefill(prefill, decode, 2); seconds of request_cost(server, chat, limits["chat"]).',
         ),
         solution=(
             "At batch {limit:.0f} prefill takes {prefill:.3f} s and decode {decode:.3f} s. Half of the prefill stays: "
@@ -1438,7 +1438,7 @@ EXERCISES: tuple[Exercise, ...] = (
         ),
         hints=(
             "Which share of the time at batch 32 is weights? Only that shrinks.",
-            'quantised(blocks="int4", experts="int4").speedup(server, reasoning, 32)',
+            'levers.quantised(blocks="int4", experts="int4").speedup(server, reasoning, 32)',
         ),
         solution=(
             "Weights are {weights:.0f} % of the time at batch 32. A pass streams {before:.2f} GB of them before and "
@@ -1462,7 +1462,7 @@ EXERCISES: tuple[Exercise, ...] = (
         ),
         hints=(
             "Which share of the time at batch 32 is cache? Half of that falls away.",
-            'quantised(cache="fp8").speedup(server, reasoning, 32)',
+            'levers.quantised(cache="fp8").speedup(server, reasoning, 32)',
         ),
         solution="Cache reads are {cache:.1f} % of the time, and half of that is saved: {answer}.",
         numbers=lambda: {
@@ -1550,7 +1550,7 @@ EXERCISES: tuple[Exercise, ...] = (
         ),
         hints=(
             "A step is about 4.7 ms of reading and 2 ms of overhead. Halve one of them.",
-            "Deployment(..., efficiency=Efficiency(overhead=2e-3)), then more_bandwidth(2).speedup(...).",
+            "Deployment(..., efficiency=Efficiency(overhead=2e-3)), then levers.more_bandwidth(2).speedup(...).",
         ),
         solution="Before {before:.1f} s, after {after:.1f} s, of which overhead {overhead:.1f} s each: {answer}.",
         numbers=lambda: {

@@ -229,8 +229,8 @@ def prefill_view(prompt: int, output: int, batch: int) -> str:
         saved = {name: 100 * (1 - 1 / faster_prefill(p, cost.decode.seconds, k)) for name, p in clocks.items()}
         at_most = {name: 1 - 1 / faster_prefill(p, cost.decode.seconds, math.inf) for name, p in clocks.items()}
         highest = 110 * max(at_most.values())
-        x, y = Axis("prefill this many times faster", 1, 1000, log=True), Axis("% of time saved", 0, highest)
-        colours = {"GPU clock": PREFILL, "request clock": MEASURED}
+        x, y = Axis("prefill this many times faster", 1, 1300, log=True), Axis("% of time saved", 0, highest)
+        colours = {"GPU clock": PREFILL, "request clock": INK}
         curves = [Curve(name, colours[name], k, values, name == "request clock") for name, values in saved.items()]
         title = f"{prompt:,} -> {output:,}, batch {batch:,}: a free prefill saves "
         title += f"{format_percent(at_most['GPU clock'])} of GPU time"
@@ -270,8 +270,8 @@ def price_view(prompt: int, output: int, batch: int, dollars: int) -> str:
         price = output_token_in_prompt_tokens(deployment, request, batch)
         batches = np.unique(np.geomspace(1, wall, POINTS).round()).astype(int)
         prices = [output_token_in_prompt_tokens(deployment, request, int(b)) for b in batches]
-        x = Axis("batch size", 1, 10 ** math.ceil(math.log10(max(10, wall + 1))), log=True)
-        y = Axis("price, prompt tokens", 1, 1000, log=True)
+        x = Axis("batch size", 1, 1.3 * 10 ** math.ceil(math.log10(max(10, wall + 1))), log=True)
+        y = Axis("an output token, in prompt tokens", 1, 1000, log=True)
         money: dict[str, Any] = {
             f"{name}": f"${price_of_request(deployment, request, b, float(dollars)) * 1e6 / output:,.2f}"
             for name, b in (("$ a million output, here", batch), ("$ a million output, at the wall", wall))
@@ -287,7 +287,7 @@ def price_view(prompt: int, output: int, batch: int, dollars: int) -> str:
             f"{prompt:,} -> {output:,}, batch {batch:,}: one output token costs as much as {price:,.1f} prompt tokens"
         )
         marks = [(float(wall), f"memory is full: {wall:,}")]
-        return chart(title, x, y, [Curve("price", PREFILL, batches, prices)], marks) + table(rows)
+        return chart(title, x, y, [Curve("price", INK, batches, prices)], marks) + table(rows)
 
     return framed(inside)
 
