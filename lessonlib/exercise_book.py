@@ -4,6 +4,7 @@ No expected value is typed in: each is a function that asks the library. So is e
 leads to it.
 """
 
+import math
 from functools import cache
 from statistics import median
 from typing import Any
@@ -37,7 +38,7 @@ from lessonlib.precision import Precision
 from lessonlib.published import decode_fits, decode_search, deployment_of, point_of
 from lessonlib.request import Request, RequestCost, request_cost
 from lessonlib.roofline import pass_cost
-from lessonlib.timing.cpu import this_machine
+from lessonlib.timing.cpu import predicted, this_machine
 from lessonlib.timing.record import Record, read_record
 from lessonlib.traffic_cost import TrafficCost, concurrency, price, rank_levers
 
@@ -316,6 +317,12 @@ def _cpu_prefill_numbers() -> dict[str, Any]:
         "cpu_ridge": machine.peak / machine.bandwidth,
         "gpu_ridge": server().peak / server().bandwidth,
     }
+
+
+def _recorded_steps() -> dict[str, Any]:
+    """The recorded decode steps over their prediction: least and most, in per cent above it."""
+    ratios = [row["ratio"] for row in predicted(recorded_cpu()) if row["what"].startswith("decode")]
+    return {"least": 100 * (min(ratios) - 1), "most": 100 * (max(ratios) - 1)}
 
 
 # ---- 07 Predicted and published
@@ -1559,6 +1566,22 @@ EXERCISES: tuple[Exercise, ...] = (
             "overhead": SLOW_STEPS * REASONING.output,
         },
     ),
+    ChoiceExercise(
+        key="how-near-on-a-cpu",
+        notebook="06_time_it_yourself",
+        question="Decode steps of the recorded run, at six contexts: how much longer do they take than predicted?",
+        options={"a": "by less than 2 %", "b": "by 2 to 25 %", "c": "twice as long or more"},
+        right="b",
+        because={
+            "a": "It does not come that near. They take {least:.0f} to {most:.0f} % longer: a step does a little that "
+            "moves hardly any bytes.",
+            "b": "They take {least:.0f} to {most:.0f} % longer. Most of a step is moving its bytes.",
+            "c": "It comes nearer than that. They take {least:.0f} to {most:.0f} % longer.",
+        },
+        hints=("The prediction is a floor: it leaves out some small work. How small, next to all the weights?",),
+        solution="{answer}: the six lie {least:.0f} to {most:.0f} % above the prediction.",
+        numbers=_recorded_steps,
+    ),
     NumberExercise(
         key="token-at-8000-on-a-cpu",
         notebook="06_time_it_yourself",
@@ -1571,6 +1594,10 @@ EXERCISES: tuple[Exercise, ...] = (
         slips=(
             Slip(
                 lambda: _step_on_the_cpu(cache_share=0.0), "That is the weights alone. The step also reads the cache."
+            ),
+            Slip(
+                lambda: _step_on_the_cpu() - _step_on_the_cpu(cache_share=0.0),
+                "That is the cache alone. The step also reads the weights.",
             ),
             Slip(
                 lambda: _step_on_the_cpu(cache_share=0.5), "You counted K or V, or two bytes a number. It is float32."
@@ -1602,6 +1629,14 @@ EXERCISES: tuple[Exercise, ...] = (
             Slip(
                 lambda: recorded_machine().peak / recorded_machine().bandwidth,
                 "That is the ridge in FLOP/byte. In float32 a weight of 4 bytes gives 2 FLOP to each token.",
+            ),
+            Slip(
+                lambda: 2 * recorded_machine().peak / recorded_machine().bandwidth,
+                "Close: that is twice the ridge. The LM head is streamed whole too, and works for one token only.",
+            ),
+            Slip(
+                lambda: math.ceil(2 * recorded_machine().peak / recorded_machine().bandwidth),
+                "Close: that is twice the ridge. The LM head is streamed whole too, and works for one token only.",
             ),
         ),
         hints=(

@@ -8,6 +8,7 @@ import pytest
 from lessonlib import pass_cost
 from lessonlib.catalogue import DATA
 from lessonlib.exercise_book import RECORDED, recorded_cpu, recorded_machine
+from lessonlib.exercises import find
 from lessonlib.figures import MEASURED, measured_steps
 from lessonlib.timing.cpu import CONTEXTS, PROMPTS, REQUESTS, busy_warning
 from lessonlib.timing.record import read_records
@@ -24,6 +25,11 @@ def test_the_recorded_run_is_a_whole_one_of_a_quiet_machine():
     assert [point.tokens for point in record.points if point.phase == "prefill"] == list(PROMPTS)
     assert {run.name: (run.prompt, run.output) for run in record.requests} == REQUESTS
     assert recorded_machine().folded.dense_bytes > record.conditions["weights_bytes"]  # the gains of the norms
+
+
+def test_the_right_option_is_what_the_record_says():
+    numbers = find("how-near-on-a-cpu").numbers()
+    assert 2 <= numbers["least"] <= numbers["most"] <= 25 and find("how-near-on-a-cpu").right == "b"
 
 
 def test_every_recorded_file_is_a_record_and_names_no_machine():

@@ -483,11 +483,11 @@ def test_a_server_that_fails_at_once_is_one_sentence(base, name):
 def test_no_server_or_none_that_speaks_http():
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
-    with pytest.raises(ServerTimingError, match=f"127.0.0.1:{port} refused the connection; is the server running"):
+    with pytest.raises(ServerTimingError, match=f"127.0.0.1:{port} refused the connection; no server seems to run"):
         timed(f"http://127.0.0.1:{port}")
     for greeting, scheme, words in (
         (b"SSH-2.0-OpenSSH_9.2\r\n", "http", r"does not speak HTTP as expected \(BadStatusLine\)"),
-        (b"HTTP/1.1 200 OK\r\n\r\n", "https", "does not speak TLS as expected; is it http"),
+        (b"HTTP/1.1 200 OK\r\n\r\n", "https", "does not speak TLS as expected; perhaps it is http"),
         (b"", "http", "closed the connection in the middle"),
     ):
         with socket.create_server(("127.0.0.1", 0)) as other:

@@ -220,10 +220,10 @@ class Client:
         where = f"{self.host}{'' if self.port is None else f':{self.port}'}"
         for kind, words in (
             (TimeoutError, f"nothing came from {where} for {self.limits.silence:g} s"),
-            (ConnectionRefusedError, f"{where} refused the connection; is the server running, and on this port?"),
+            (ConnectionRefusedError, f"{where} refused the connection; no server seems to run on this port"),
             (socket.gaierror, f"the name {self.host} leads nowhere"),
             (ssl.SSLCertVerificationError, f"the certificate of {where} is not valid here"),
-            (ssl.SSLError, f"{where} does not speak TLS as expected; is it http?"),
+            (ssl.SSLError, f"{where} does not speak TLS as expected; perhaps it is http"),
             ((http.client.IncompleteRead, ConnectionError), f"{where} closed the connection in the middle"),
         ):
             if isinstance(error, kind):
