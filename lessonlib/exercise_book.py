@@ -1730,7 +1730,7 @@ EXERCISES: tuple[Exercise, ...] = (
         notebook="07_predicted_and_published",
         question=(
             "Llama 3 8B in fp16 on an RTX A6000: 40.25 tokens a second were published. Its bandwidth is 768 GB/s. "
-            "Which per cent of the bandwidth was reached?"
+            "What per cent of the bandwidth was reached?"
         ),
         unit="%",
         expected=_reached_percent,
@@ -1754,15 +1754,15 @@ EXERCISES: tuple[Exercise, ...] = (
         key="fraction-on-hbm",
         notebook="07_predicted_and_published",
         question=(
-            "Published decode steps of one sequence, on one device with HBM: which per cent of the datasheet's "
+            "Published decode steps of one sequence, on one device with HBM: what per cent of the datasheet's "
             "bandwidth do they reach in the median?"
         ),
         unit="%",
         tolerance=0.1,
         expected=lambda: 100 * median(_fractions("HBM")),
-        slips=(Slip(lambda: 100.0, "That is the datasheet. Nobody measured it."),),
+        slips=(Slip(lambda: 100.0, "That is the datasheet, or near it. Hardly anybody measures that."),),
         hints=(
-            "Your A6000 has GDDR and takes about 25 ms a step. HBM is faster, so its steps are shorter.",
+            "Faster memory makes shorter steps. What else is in a step, that no memory makes shorter?",
             "Median of point.fraction over the points of decode_search() whose memory_class is HBM.",
         ),
         solution="{count} rows on HBM, median {answer}. GDDR: {gddr:.0f} %, unified: {unified:.0f} %.",
@@ -1820,7 +1820,7 @@ EXERCISES: tuple[Exercise, ...] = (
         ),
         hints=(
             "The batch does not matter here: one step serves all 64 sequences.",
-            "deployment_of(row).folded.dense_bytes are the bytes of a step, .bandwidth what divides them.",
+            'deployment_of(published_row("m2267")): its .folded.dense_bytes a step, over its .bandwidth.',
         ),
         solution=(
             "A step reads {gb:.2f} GB in at least {step:.2f} ms: {answer} of the 2,047. The answers were cut "
@@ -1860,7 +1860,7 @@ EXERCISES: tuple[Exercise, ...] = (
         key="slope-of-the-cache",
         notebook="07_predicted_and_published",
         question=(
-            "On a B200 a step of Llama-3.1-8B grew by 0.000018 ms with each token of context, cache in bf16. At which "
+            "On a B200 a step of Llama-3.1-8B grew by 0.000018 ms with each token of context, cache in bf16. At what "
             "per cent of 8 TB/s was the cache read?"
         ),
         unit="%",
@@ -1871,7 +1871,7 @@ EXERCISES: tuple[Exercise, ...] = (
         ),
         hints=(
             "One token more of context is that token's K and V more to read, in every layer.",
-            "deployment_of(row).cache_bytes_per_token over 8 TB/s is the floor of the slope.",
+            'deployment_of(published_row("m2815")).cache_bytes_per_token over 8 TB/s is the floor of the slope.',
         ),
         solution="A token has {bytes:,.0f} B of cache. At 8 TB/s that is {floor:.3g} ms: {answer}.",
         numbers=lambda: {
@@ -1891,8 +1891,8 @@ EXERCISES: tuple[Exercise, ...] = (
         expected=lambda: published_row(EIGHT[8]).value / published_row(EIGHT[1]).value,
         slips=(Slip(lambda: 8.0, "That is what the datasheet gives: an eighth of the bytes for each device."),),
         hints=(
-            "A step is 8 ms on one device. Reading shrinks to an eighth; two all-reduces a layer are new.",
-            "The overhead of a step, some 2 ms, does not shrink at all.",
+            "On one device a step took 9.5 ms, some 2 of them overhead. Only the reading shrinks to an eighth.",
+            "The overhead stays, and two all-reduces a layer are new: each of them waits.",
         ),
         solution="{one:.1f} tokens a second on one, {eight:.1f} on eight: {answer}.",
         numbers=lambda: {"one": published_row(EIGHT[1]).value, "eight": published_row(EIGHT[8]).value},

@@ -679,11 +679,11 @@ def measured_steps(deployment: Deployment, points: Sequence["TimedPoint"], title
     return figure
 
 
-# Colour and shape of a class of memory, and the colour of its name. The blue is decode's: all of these points decode.
+# Colour and shape of a class of memory, and the colour of its name and of its edges. None is a phase's or a part's.
 MEMORY_CLASSES = {
     "HBM": (OTHER, "o", "#8A3A68"),
     "GDDR": ("#E69F00", "s", "#8A5F00"),
-    "unified": (DECODE, "^", "#1A6A9A"),
+    "unified": ("#F0E442", "^", "#6B6200"),
 }
 
 
@@ -694,9 +694,9 @@ def _class_points(
     classes = np.array([point.memory_class for point in points])
     for name, (colour, marker, ink) in MEMORY_CLASSES.items():
         mine = classes == name
-        style: dict[str, Any] = {"markersize": 5.5, "markeredgewidth": 0.5, "markeredgecolor": "white", "alpha": 0.85}
-        axes.plot(x[mine], y[mine], marker, color=colour, zorder=3, **style)
-        axes.plot(*names[name], marker, color=colour, transform=axes.transAxes, markersize=8)
+        style: dict[str, Any] = {"color": colour, "markeredgewidth": 0.5, "markeredgecolor": ink}
+        axes.plot(x[mine], y[mine], marker, markersize=5.5, alpha=0.85, zorder=3, **style)
+        axes.plot(*names[name], marker, markersize=8, transform=axes.transAxes, **style)
         words: dict[str, Any] = {"color": ink, "fontsize": 11, "fontweight": "bold", "va": "center"}
         count = f"{name} ({mine.sum()})"
         axes.annotate(count, names[name], (9, 0), xycoords="axes fraction", textcoords="offset points", **words)
