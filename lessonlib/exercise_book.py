@@ -1913,7 +1913,7 @@ EXERCISES: tuple[Exercise, ...] = (
             "% decode.",
             "b": "It is about the cost, so it depends on the batch: chat falls from {alone:.1f} % decode to "
             "{full:.0f} %.",
-            "c": "No model of this lesson does. That holds for every workload, so it sets none apart.",
+            "c": "No model of this lesson fits there. That holds for every workload, so it sets none apart.",
         },
         hints=("Think of chat, alone and on a full server.",),
         solution="{answer}. Chat is {alone:.1f} % decode alone and {full:.0f} % on a full server.",
@@ -1926,7 +1926,7 @@ EXERCISES: tuple[Exercise, ...] = (
         key="quiz-utilisation",
         notebook="08_common_questions",
         question=(
-            "One reasoning request decodes alone; GPU utilisation reads 100 %. Which share of the peak FLOP/s is used?"
+            "One reasoning request decodes alone; GPU utilisation reads 100 %. What share of the peak FLOP/s is used?"
         ),
         options={"a": "nearly all", "b": "about half", "c": "less than 1 %"},
         right="c",
@@ -2144,7 +2144,7 @@ EXERCISES: tuple[Exercise, ...] = (
             "a": "Only {new:,} tokens are prefilled: {ttft:.2f} s. The steps take {decode:.2f} s. Uncached: "
             "{cold:.2f} s.",
             "b": "{decode:.2f} s of {all:.2f} s. Its steps read {cache:.0f} GB of cache each, on top of the weights.",
-            "c": "Not alone and not cached: prefill {ttft:.2f} s, decode {decode:.2f} s.",
+            "c": "Nearer to half without the cached prefix. With it: prefill {ttft:.2f} s, decode {decode:.2f} s.",
         },
         hints=("How many prompt tokens have to be computed?",),
         solution="{answer}: {decode:.2f} s of {all:.2f} s.",

@@ -522,13 +522,14 @@ def output_token_prices(series: Mapping[str, tuple[Sequence[int], Sequence[float
     axes.set(xscale="log", yscale="log", xlim=(0.9, 900), ylim=(0.75, 600))
     axes.axhline(1, color=BOUNDARY, linestyle="--", linewidth=1.6, clip_on=False)
     axes.text(1, 1.08, "as dear as a prompt token", color=INK, fontsize=LABEL, va="bottom")
-    colours = ((PREFILL, PREFILL_INK), (CACHE, CACHE_INK))
+    colours = ((INK, INK), (OTHER, OTHER_INK))  # requests, not phases or parts
     for (label, (batches, prices)), (colour, ink) in zip(series.items(), colours, strict=True):
         axes.plot(batches, prices, color=colour)
         axes.plot(batches[-1], prices[-1], "s", color=colour, markersize=8)
         words = f"{label}: memory is full at {batches[-1]:,}\n{prices[-1]:.2g} prompt tokens"
-        style: dict[str, Any] = {"color": ink, "fontsize": LABEL, "fontweight": "bold", "ha": "center"}
-        axes.annotate(words, (batches[-1], prices[-1]), (0, 16), textcoords="offset points", **style)
+        offset, side = ((9, 2), "left") if batches[-1] < 100 else ((64, 15), "right")  # clear of the curve, and inside
+        style: dict[str, Any] = {"color": ink, "fontsize": LABEL, "fontweight": "bold", "ha": side}
+        axes.annotate(words, (batches[-1], prices[-1]), offset, textcoords="offset points", **style)
     alone = [prices[0] for _, prices in series.values()]
     axes.plot(1, alone[0], "o", color=INK, markersize=6, zorder=5)
     words = f"alone: {min(alone):.0f} to {max(alone):.0f}"
