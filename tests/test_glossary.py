@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from lessonlib.exercises import all_exercises
+
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "glossary.md"
 ROW = re.compile(r"^\| \*\*(.+?)\*\* \| (.+?) \| (.+?) \| \[(\d\d)\]\((.+?)\) \|$", re.MULTILINE)
@@ -21,9 +23,7 @@ SAID = {  # as a notebook says it, where that is not the word itself
     "ridge point": "ridge",
     "time to first answer token": "first answer token",
     "memory batch": "memory limit",
-    "tensor parallelism": "tensor_parallel",
     "decode-heavy workload": "decode-heavy",
-    "speculative decoding": "speculat",
 }
 
 
@@ -57,3 +57,14 @@ def test_the_glossary_is_linked(page):
 def test_links_of_the_pages_lead_somewhere(page):
     links = re.findall(r"\]\(([^)#\s]+)", (ROOT / "docs" / page).read_text("utf-8"))
     assert links and [link for link in links if ":" not in link and not (ROOT / "docs" / link).exists()] == []
+
+
+def test_the_teachers_page_has_each_notebook_with_its_minutes_and_known_exercises():
+    page = (ROOT / "docs" / "instructors.md").read_text("utf-8")
+    said = dict(re.findall(r"^### \[.+\]\(\.\./notebooks/(.+\.ipynb)\), (\d+) minutes$", page, re.MULTILINE))
+    assert sorted(said) == sorted(path.name for path in (ROOT / "notebooks").glob("*.ipynb"))
+    words = {"10": "Ten minutes", "20": "Twenty minutes", "25": "Twenty-five minutes"}
+    for name, minutes in said.items():
+        assert words[minutes] in (ROOT / "notebooks" / name).read_text("utf-8"), name
+    keys = set(re.findall(r"^\| `(.+?)` \|", page, re.MULTILINE))
+    assert keys and keys <= set(all_exercises())
