@@ -271,7 +271,7 @@ def price_view(prompt: int, output: int, batch: int, dollars: int) -> str:
         batches = np.unique(np.geomspace(1, wall, POINTS).round()).astype(int)
         prices = [output_token_in_prompt_tokens(deployment, request, int(b)) for b in batches]
         x = Axis("batch size", 1, 1.3 * 10 ** math.ceil(math.log10(max(10, wall + 1))), log=True)
-        y = Axis("an output token, in prompt tokens", 1, 1000, log=True)
+        y = Axis("price, in prompt tokens", 1, 1000, log=True)
         money: dict[str, Any] = {
             f"{name}": f"${price_of_request(deployment, request, b, float(dollars)) * 1e6 / output:,.2f}"
             for name, b in (("$ a million output, here", batch), ("$ a million output, at the wall", wall))

@@ -6,7 +6,7 @@ from lessonlib.timing.cpu import CONTEXTS, PROMPTS, REQUESTS
 
 def shape(name):
     prompt, output = REQUESTS[name]
-    return f"{prompt} -> {output}"
+    return f"{prompt} → {output}"
 
 
 HELD = {
@@ -14,6 +14,6 @@ HELD = {
     "8,000 tokens in the cache": lambda: f"{CONTEXTS[-1]:,} tokens in the cache",
     "A prompt of 512 tokens": lambda: f"A prompt of {PROMPTS[-1]} tokens",
     "a context of 64": lambda: f"a context of {CONTEXTS[0]}",
-    "chat-shaped request, 256 -> 32": lambda: f"chat-shaped request, {shape('chat')}",
-    "reasoning-shaped one, 16 -> 320": lambda: f"reasoning-shaped one, {shape('reasoning')}",
+    "chat-shaped request, 256 → 32": lambda: f"chat-shaped request, {shape('chat')}",
+    "reasoning-shaped one, 16 → 320": lambda: f"reasoning-shaped one, {shape('reasoning')}",
 }
