@@ -429,8 +429,8 @@ def break_even_lines(deployment: Deployment, batches: Sequence[int] = (1, 32), s
         style: dict[str, Any] = {"ha": "right", "va": "top", "fontsize": LABEL, "transform_rotates_text": True}
         axes.text(x, y / 1.1, f"rho, batch {batch:,}", **along, **style)
     shortest = break_even_output(deployment, least, min(batches), share)
-    words = f"a short prompt: {shortest} output tokens"
-    axes.annotate(words, (5 * least, shortest), (0, 9), textcoords="offset points", **EXACT)
+    words = f"{shortest} output tokens"
+    axes.annotate(words, (6 * least, shortest), (0, 9), textcoords="offset points", **EXACT)
     return figure
 
 
