@@ -102,6 +102,10 @@ def _prefill_share_numbers() -> dict[str, Any]:
 # ---- 01 Redo module 2
 
 MODULE_2 = Request(1000, 300)  # the request that notebook 01 works out by hand
+RIDGE_IS_NOT_IT = (
+    "That is the ridge. It would be right if every streamed weight worked for every prompt token. "
+    "The LM head is streamed whole and works for the last position only."
+)
 PUBLISHED_OUTPUT = 2048  # tokens of the published row that cannot be true
 
 
@@ -638,10 +642,10 @@ EXERCISES: tuple[Exercise, ...] = (
         tolerance=0.001,
         slips=(
             Slip(
-                lambda: float(int(ridge_tokens(server()))),
-                "That is the ridge. It would be right if every streamed weight worked for every prompt token. "
-                "The LM head is streamed whole and works for the last position only.",
+                lambda: float(round(ridge_tokens(server()))),
+                RIDGE_IS_NOT_IT,
             ),
+            Slip(lambda: float(round(ridge_tokens(server())) + 1), RIDGE_IS_NOT_IT),
         ),
         hints=(
             "Compute time is about 2 n P_block / peak. Memory time is the bytes of all streamed weights / bandwidth.",
@@ -770,7 +774,7 @@ EXERCISES: tuple[Exercise, ...] = (
         key="prefill-in-steps",
         notebook="02_chat_versus_reasoning",
         question="How many decode steps does the reasoning request's whole prefill cost (128 -> 12,800, batch 1)?",
-        unit="steps",
+        unit="times one step",
         expected=lambda: cost_of(REASONING).prefill.seconds / pass_cost(server(), new=1, cached=128).seconds,
         slips=(
             Slip(
@@ -781,7 +785,7 @@ EXERCISES: tuple[Exercise, ...] = (
         hints=("Under the ridge a pass costs the time to stream the weights, however many tokens it carries.",),
         solution=(
             "The prefill takes {prefill:.3f} ms and the first decode step {step:.3f} ms: both stream the weights once. "
-            "The ratio is {answer}."
+            "So the whole prefill takes {answer}."
         ),
         numbers=lambda: {
             "prefill": 1e3 * cost_of(REASONING).prefill.seconds,
@@ -795,6 +799,10 @@ EXERCISES: tuple[Exercise, ...] = (
         unit="ms",
         expected=lambda: 1e3 * cost_of(CHAT, 32).seconds / 32,
         slips=(
+            Slip(
+                lambda: 1e3 * cost_of(CHAT, 32).seconds,
+                "That is the GPU clock of all 32 together. One request's share is a 32nd of it.",
+            ),
             Slip(
                 lambda: 1e3 * cost_of(CHAT, 32).elapsed,
                 "That is the request clock: what one user waits. In that time the GPU serves the other 31 as well.",
@@ -833,7 +841,7 @@ EXERCISES: tuple[Exercise, ...] = (
         ),
         hints=(
             "Count passes: one prefill, then 127 steps. A step takes about as long as it takes to read the weights.",
-            "Ask the cost itself: chat_alone.prefill.seconds and chat_alone.decode.seconds.",
+            "request_cost(server, chat, batch=1) has .prefill.seconds and .decode.seconds.",
         ),
         solution="Prefill {prefill:.1f} ms, decode {decode:.1f} ms: decode is {answer} of the seconds.",
         numbers=lambda: {"prefill": 1e3 * cost_of(CHAT).prefill.seconds, "decode": 1e3 * cost_of(CHAT).decode.seconds},
@@ -1073,7 +1081,7 @@ EXERCISES: tuple[Exercise, ...] = (
         ),
         solution=(
             "The weights take {weights:.2f} ms in every step. 32 caches take {first:.2f} ms at first and {last:.2f} ms "
-            "in the end. So {answer}."
+            "in the end. So the last step is {answer} as long."
         ),
         numbers=lambda: {
             "weights": 1e3 * cost_of(REASONING, 32).decode.linear.seconds / LAST_STEP,
@@ -1121,6 +1129,10 @@ EXERCISES: tuple[Exercise, ...] = (
                 lambda: float(span_where_cache_passes_weights(server(), 1) or 0),
                 "That is the span at batch 1. The weights are read once for all 32, the caches 32 times.",
             ),
+            Slip(
+                lambda: server().weight_bytes / (32 * server().cache_bytes_per_token),
+                "You counted all the weights that are stored. A step does not read the input embedding.",
+            ),
         ),
         hints=(
             "A step reads 15.01 GB of weights, whatever the batch.",
@@ -1159,7 +1171,7 @@ EXERCISES: tuple[Exercise, ...] = (
         ),
         solution=(
             "Weights: {weights:.0f} s, then {weights2:.0f} s, twice. Caches: {caches:.0f} s, then {caches2:.0f} s, "
-            "four times. Together {answer}."
+            "four times. Together {answer} as long."
         ),
         numbers=lambda: {
             "weights": cost_of(REASONING, 16).decode.linear.seconds,

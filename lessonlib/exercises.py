@@ -52,6 +52,8 @@ class NumberExercise:
             if self._near(guess, slip.value()):
                 return f"Not yet. {slip.feedback}"
         for factor, words in SCALE_SLIPS:
+            if factor == GIB and self.unit not in OF_BYTES:
+                continue  # a count or a ratio that is 7 % off has nothing to do with GiB
             if self._near(guess, expected * factor) or self._near(guess, expected / factor):
                 return f"Not yet. You are off by a factor of {words}. The answer is wanted in {self.unit}."
         direction = "high" if guess > expected else "low"
@@ -69,12 +71,15 @@ class NumberExercise:
         return self.solution.format(**self.numbers(), answer=self.in_words(self.expected()))
 
 
+GIB = 2**30 / 1e9
+OF_BYTES = ("bytes", "kB", "MB", "GB", "TB", "seconds", "s", "ms")  # the units of what is counted from bytes
+
 SCALE_SLIPS = (
     (1e3, "1,000: look at the prefix of your unit (milli, kilo, mega, giga)"),
     (1e6, "1,000,000: look at the prefix of your unit"),
     (1e9, "1,000,000,000: look at the prefix of your unit"),
     (100.0, "100: a share and a percentage are not the same number"),
-    (2**30 / 1e9, "2**30 / 1e9: one of your sizes is in GiB and the other in GB"),
+    (GIB, "2**30 / 1e9: one of your sizes is in GiB and the other in GB"),
     (2.0, "2: look for a factor 2 too many or too few (K and V, multiply and add, bytes of a number)"),
 )
 
