@@ -1320,13 +1320,12 @@ EXERCISES: tuple[Exercise, ...] = (
     ChoiceExercise(
         key="wall-before-roof",
         notebook="04_what_batching_can_pay_for",
-        question="You double the memory of the server for reasoning requests. What happens to the GPU time of one?",
+        question="The GPU gets twice the memory. What happens to the GPU time of one reasoning request?",
         options={"a": "it halves", "b": "it falls a little", "c": "it stays exactly the same"},
         right="b",
         because={
-            "a": "Twice the batch halves each one's share of the weights. The caches are not shared, and at "
-            "{limit} they are "
-            "{share:.0%} of a step.",
+            "a": "A batch twice as large halves each one's share of the weights. The caches are not shared, and at "
+            "batch {limit} they are {share:.0%} of a step.",
             "b": "The weights' share falls, the caches' does not: at batch {limit} the caches are {share:.0%} "
             "of a step already.",
             "c": "The weights are shared by more requests, so something is saved: but only on their {rest:.0%} "
