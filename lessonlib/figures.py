@@ -644,7 +644,7 @@ def step_by_depth(series: Mapping[str, tuple[Sequence[int], Any, Any]], title: s
         panel.annotate(words, (end, line[0]), (0, -10), va="top", color=CACHE_INK, **text)
         panel.set(xlim=(0, end), xticks=(0, end // 2, end))
         panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-        panel.get_xticklabels()[-1].set_ha("right")  # clear of the next panel's 0
+        panel.get_xticklabels()[-1].set_horizontalalignment("right")  # clear of the next panel's 0
     axes[0].set_ylim(0, 1.12e3 * max(max(measured) for _, measured, _ in series.values()))
     axes[0].set_ylabel("ms for an output token (linear scale)")
     figure.supxlabel("tokens in the cache (linear scale)", fontsize=11, color=INK)
