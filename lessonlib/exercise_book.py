@@ -103,6 +103,10 @@ def _prefill_share_numbers() -> dict[str, Any]:
 # ---- 01 Redo module 2
 
 MODULE_2 = Request(1000, 300)  # the request that notebook 01 works out by hand
+RIDGE_IS_NOT_IT = (
+    "That is the ridge. It would be right if every streamed weight worked for every prompt token. "
+    "The LM head is streamed whole and works for the last position only."
+)
 PUBLISHED_OUTPUT = 2048  # tokens of the published row that cannot be true
 
 
@@ -645,10 +649,10 @@ EXERCISES: tuple[Exercise, ...] = (
         tolerance=0.001,
         slips=(
             Slip(
-                lambda: float(int(ridge_tokens(server()))),
-                "That is the ridge. It would be right if every streamed weight worked for every prompt token. "
-                "The LM head is streamed whole and works for the last position only.",
+                lambda: float(round(ridge_tokens(server()))),
+                RIDGE_IS_NOT_IT,
             ),
+            Slip(lambda: float(round(ridge_tokens(server())) + 1), RIDGE_IS_NOT_IT),
         ),
         hints=(
             "Compute time is about 2 n P_block / peak. Memory time is the bytes of all streamed weights / bandwidth.",
@@ -777,7 +781,7 @@ EXERCISES: tuple[Exercise, ...] = (
         key="prefill-in-steps",
         notebook="02_chat_versus_reasoning",
         question="How many decode steps does the reasoning request's whole prefill cost (128 -> 12,800, batch 1)?",
-        unit="steps",
+        unit="times one step",
         expected=lambda: cost_of(REASONING).prefill.seconds / pass_cost(server(), new=1, cached=128).seconds,
         slips=(
             Slip(
@@ -788,7 +792,7 @@ EXERCISES: tuple[Exercise, ...] = (
         hints=("Under the ridge a pass costs the time to stream the weights, however many tokens it carries.",),
         solution=(
             "The prefill takes {prefill:.3f} ms and the first decode step {step:.3f} ms: both stream the weights once. "
-            "The ratio is {answer}."
+            "So the whole prefill takes {answer}."
         ),
         numbers=lambda: {
             "prefill": 1e3 * cost_of(REASONING).prefill.seconds,
@@ -802,6 +806,10 @@ EXERCISES: tuple[Exercise, ...] = (
         unit="ms",
         expected=lambda: 1e3 * cost_of(CHAT, 32).seconds / 32,
         slips=(
+            Slip(
+                lambda: 1e3 * cost_of(CHAT, 32).seconds,
+                "That is the GPU clock of all 32 together. One request's share is a 32nd of it.",
+            ),
             Slip(
                 lambda: 1e3 * cost_of(CHAT, 32).elapsed,
                 "That is the request clock: what one user waits. In that time the GPU serves the other 31 as well.",
@@ -840,7 +848,7 @@ EXERCISES: tuple[Exercise, ...] = (
         ),
         hints=(
             "Count passes: one prefill, then 127 steps. A step takes about as long as it takes to read the weights.",
-            "Ask the cost itself: chat_alone.prefill.seconds and chat_alone.decode.seconds.",
+            "request_cost(server, chat, batch=1) has .prefill.seconds and .decode.seconds.",
         ),
         solution="Prefill {prefill:.1f} ms, decode {decode:.1f} ms: decode is {answer} of the seconds.",
         numbers=lambda: {"prefill": 1e3 * cost_of(CHAT).prefill.seconds, "decode": 1e3 * cost_of(CHAT).decode.seconds},
@@ -1080,7 +1088,7 @@ EXERCISES: tuple[Exercise, ...] = (
         ),
         solution=(
             "The weights take {weights:.2f} ms in every step. 32 caches take {first:.2f} ms at first and {last:.2f} ms "
-            "in the end. So {answer}."
+            "in the end. So the last step is {answer} as long."
         ),
         numbers=lambda: {
             "weights": 1e3 * cost_of(REASONING, 32).decode.linear.seconds / LAST_STEP,
@@ -1128,6 +1136,10 @@ EXERCISES: tuple[Exercise, ...] = (
                 lambda: float(span_where_cache_passes_weights(server(), 1) or 0),
                 "That is the span at batch 1. The weights are read once for all 32, the caches 32 times.",
             ),
+            Slip(
+                lambda: server().weight_bytes / (32 * server().cache_bytes_per_token),
+                "You counted all the weights that are stored. A step does not read the input embedding.",
+            ),
         ),
         hints=(
             "A step reads 15.01 GB of weights, whatever the batch.",
@@ -1166,7 +1178,7 @@ EXERCISES: tuple[Exercise, ...] = (
         ),
         solution=(
             "Weights: {weights:.0f} s, then {weights2:.0f} s, twice. Caches: {caches:.0f} s, then {caches2:.0f} s, "
-            "four times. Together {answer}."
+            "four times. Together {answer} as long."
         ),
         numbers=lambda: {
             "weights": cost_of(REASONING, 16).decode.linear.seconds,
@@ -1315,13 +1327,12 @@ EXERCISES: tuple[Exercise, ...] = (
     ChoiceExercise(
         key="wall-before-roof",
         notebook="04_what_batching_can_pay_for",
-        question="You double the memory of the server for reasoning requests. What happens to the GPU time of one?",
+        question="The GPU gets twice the memory. What happens to the GPU time of one reasoning request?",
         options={"a": "it halves", "b": "it falls a little", "c": "it stays exactly the same"},
         right="b",
         because={
-            "a": "Twice the batch halves each one's share of the weights. The caches are not shared, and at "
-            "{limit} they are "
-            "{share:.0%} of a step.",
+            "a": "A batch twice as large halves each one's share of the weights. The caches are not shared, and at "
+            "batch {limit} they are {share:.0%} of a step.",
             "b": "The weights' share falls, the caches' does not: at batch {limit} the caches are {share:.0%} "
             "of a step already.",
             "c": "The weights are shared by more requests, so something is saved: but only on their {rest:.0%} "

@@ -51,8 +51,7 @@ class NumberExercise:
         for slip in self.slips:
             if self._near(guess, slip.value()):
                 return f"Not yet. {slip.feedback}"
-        counted = self.unit != "times" and self.tolerance < 0.1
-        for factor, words in (*SCALE_SLIPS, *([COUNTING_SLIP] if counted else [])):
+        for factor, words in self._scale_slips():
             if self._near(guess, expected * factor) or self._near(guess, expected / factor):
                 return f"Not yet. You are off by a factor of {words}. The answer is wanted in {self.unit}."
         direction = "high" if guess > expected else "low"
@@ -66,18 +65,25 @@ class NumberExercise:
     def _near(self, guess: float, value: float) -> bool:
         return abs(guess - value) <= self.tolerance * abs(value)
 
+    def _scale_slips(self) -> tuple[tuple[float, str], ...]:
+        """Slips of unit that make sense here. A ratio, or a guess at a measurement, is off by 2 for other reasons."""
+        of_bytes = (GIB_SLIP,) if self.unit in OF_BYTES else ()
+        counted = (COUNTING_SLIP,) if self.unit != "times" and self.tolerance < 0.1 else ()
+        return SCALE_SLIPS + of_bytes + counted
+
     def solution_text(self) -> str:
         return self.solution.format(**self.numbers(), answer=self.in_words(self.expected()))
 
+
+OF_BYTES = ("bytes", "kB", "MB", "GB", "TB", "seconds", "s", "ms")  # the units of what is counted from bytes
 
 SCALE_SLIPS = (
     (1e3, "1,000: look at the prefix of your unit (milli, kilo, mega, giga)"),
     (1e6, "1,000,000: look at the prefix of your unit"),
     (1e9, "1,000,000,000: look at the prefix of your unit"),
     (100.0, "100: a share and a percentage are not the same number"),
-    (2**30 / 1e9, "2**30 / 1e9: one of your sizes is in GiB and the other in GB"),
 )
-# Of what is counted. A ratio, or a guess at what was measured, is off by 2 for other reasons.
+GIB_SLIP = (2**30 / 1e9, "2**30 / 1e9: one of your sizes is in GiB and the other in GB")
 COUNTING_SLIP = (2.0, "2: look for a factor 2 too many or too few (K and V, multiply and add, bytes of a number)")
 
 

@@ -16,7 +16,7 @@ from lessonlib.batching import output_token_in_prompt_tokens, price_of_request, 
 from lessonlib.cache import answer_traffic, span_where_cache_passes_weights, step_parts
 from lessonlib.catalogue import model_names
 from lessonlib.errors import InvalidInputError
-from lessonlib.figures import BOUNDARY, CACHE, GRID, INK, MEASURED, PREFILL, QUIET, WEIGHTS
+from lessonlib.figures import BOUNDARY, CACHE, CACHE_INK, GRID, INK, INKS, PREFILL, QUIET, WEIGHTS
 from lessonlib.levers import break_even_output, faster_prefill, limit_batch, omega, rho, roof_batch
 from lessonlib.request import Request, request_cost
 from lessonlib.units import format_bytes, format_percent, format_seconds
@@ -104,7 +104,8 @@ def chart(title: str, x: Axis, y: Axis, curves: Sequence[Curve], marks: Sequence
         while any(abs(height - other) < 15 for other in taken):
             height += 15 if height < middle else -15
         taken.append(height)
-        drawn.append(text(inside[-1][0] - 4, height, curve.name, anchor="end", more=' font-weight="bold"'))
+        ink = INKS.get(curve.colour, curve.colour)
+        drawn.append(text(inside[-1][0] - 8, height, curve.name, ink, "end", ' font-weight="bold"'))
     label = f"{title}. Across: {x.said}. Up: {y.said}. Curves: {'; '.join(curve.name for curve in curves)}."
     return (
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(label)}" font-family="sans-serif" '
@@ -134,7 +135,7 @@ def growth_view(model: str, prompt: int, output: int, batch: int) -> str:
                 1e3 * (steady.linear + steady.other + steady.neighbours),
                 below=True,
             ),
-            Curve("+ the own cache", MEASURED, k, whole),
+            Curve("+ the own cache", CACHE_INK, k, whole),
             Curve("all started together", BOUNDARY, k, lockstep, dashed=True),
         ]
         highest = 1.1 * max(whole.max(), lockstep.max())
@@ -202,7 +203,7 @@ def batch_view(model: str, accelerator: str, prompt: int, output: int) -> str:
             "TPOT at the wall": format_seconds(states[-1].tpot),
             "GPU seconds a request there": format_seconds(states[-1].seconds_per_request),
         }
-        return chart(title, x, y, [Curve("steady state", WEIGHTS, batches, rates)], marks) + table(rows)
+        return chart(title, x, y, [Curve("steady state", INK, batches, rates)], marks) + table(rows)
 
     return framed(inside)
 

@@ -94,7 +94,7 @@ MODEL_CURVES: dict[str, tuple[str, str, tuple[float, str]]] = {
     "llama-2-7b": ("Llama-2-7B: MHA,\n4,096 positions", OVERHEAD, (3_500, "left")),
     "llama-3.1-8b": ("Llama-3.1-8B: GQA", CACHE, (131_072, "end")),
     "deepseek-v3": ("DeepSeek-V3: MLA", OTHER, (131_072, "end")),
-    "gpt-oss-20b": ("gpt-oss-20b: half of its\nlayers keep 128 tokens", WEIGHTS, (1_000, "below")),
+    "gpt-oss-20b": ("gpt-oss-20b: GQA, half of\nits layers keep 128 tokens", CACHE, (1_000, "below")),
     "qwen3-next-80b-a3b": ("Qwen3-Next-80B-A3B: a constant\nstate in three of four layers", INK, (1, "above")),
 }
 
@@ -310,17 +310,18 @@ def plane(
         x = np.interp(min(high, edge[-1]) / 3, edge, prompts)
         y = np.interp(x, prompts, edge)
         name = f"batch {batch:,}: rho = {odds:.4f}" if batch == batches[0] else f"batch {batch:,}"
+        y /= 1.13  # below its line, and along it
         along: dict[str, Any] = {
             "rotation": np.degrees(np.arctan2(y, x)),
             "rotation_mode": "anchor",
             "transform_rotates_text": True,
         }
-        axes.text(x, y / 1.08, name, ha="center", va="top", fontsize=LABEL, **along)
+        axes.text(x, y, name, ha="center", va="top", fontsize=LABEL, **along)
         exact = request_cost(deployment, Request(prompts, outputs[:, None]), batch)
         line = axes.contour(prompts, outputs, 1 - exact.decode_share, [prefill_share], colors=[PREFILL], linewidths=2)
         if batch == batches[len(batches) // 2] and len(line.get_paths()[0].vertices):
             end = max(line.get_paths()[0].vertices, key=sum)
-            axes.annotate("exact, until\nmemory is full", end, (5, 0), textcoords="offset points", **EXACT)
+            axes.annotate("exact,\nuntil memory\nis full", end, (5, 0), textcoords="offset points", **EXACT)
     axes.annotate(
         "a short prompt costs\none decode step", (17, 1 + 1 / odds), (0, -18), textcoords="offset points", **EXACT
     )
@@ -489,7 +490,7 @@ def throughput_by_batch(
     figure, axes = new_figure(title, height=5.0)
     axes.set(xscale="log", yscale="log", xlim=(1, 700))
     for (label, (batches, rates, roof, offset)), colour, ink in zip(
-        series.items(), (PREFILL, CACHE), (PREFILL_INK, CACHE_INK), strict=False
+        series.items(), (INK, OTHER), (INK, OTHER_INK), strict=False
     ):
         axes.plot(batches, rates, color=colour)
         axes.plot([batches[-1]] * 2, [rates[0] / 2, rates[-1]], color=colour, linestyle="--", linewidth=1.6)
@@ -552,6 +553,7 @@ def occupancy_over_time(panels: Mapping[str, tuple[Any, Any, float]], title: str
         panel.fill_between(time, 0, np.asarray(held) / 1e9, step="post", color=CACHE, alpha=0.75, linewidth=0)
         panel.axhline(available / 1e9, color=BOUNDARY, linestyle="--", linewidth=1.5)
         panel.set(xlim=(time[0], time[-1]), ylim=(0, 1.22 * available / 1e9))
+        panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
         panel.set_xlabel("seconds")
         panel.text(time[-1], 1.03 * available / 1e9, f"memory: {available / 1e9:.0f} GB", ha="right", fontsize=LABEL)
     axes[0].set_ylabel("GB of KV cache held")
@@ -636,6 +638,7 @@ def step_by_depth(series: Mapping[str, tuple[Sequence[int], Any, Any]], title: s
         panel.annotate(words, (end, line[0]), (0, -10), va="top", color=CACHE_INK, **text)
         panel.set(xlim=(0, end), xticks=(0, end // 2, end))
         panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+        panel.get_xticklabels()[-1].set_horizontalalignment("right")  # clear of the next panel's 0
     axes[0].set_ylim(0, 1.12e3 * max(max(measured) for _, measured, _ in series.values()))
     axes[0].set_ylabel("ms for an output token (linear scale)")
     figure.supxlabel("tokens in the cache (linear scale)", fontsize=11, color=INK)

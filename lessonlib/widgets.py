@@ -171,8 +171,9 @@ def _plane(cost: RequestCost) -> str:
         workload = load_workload(name)
         x, y = _across(workload.prompt - workload.cached), _up(workload.output)
         drawn.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="#fff" stroke="{QUIET}"/>')
-        side, anchor = (-8, "end") if workload.cached else (8, "start")  # clear of the line of batch 1
-        drawn.append(_text(x + side, y - 7, workload.label.split(", ")[-1], QUIET, anchor))
+        touched = abs(y - 11 - roof) < 9  # by the line of omega, above its dot
+        side, anchor = (-8, "end") if workload.cached or touched else (8, "start")  # clear of the line of batch 1
+        drawn.append(_text(x + side, y + 5 if touched else y - 7, workload.label.split(", ")[-1], QUIET, anchor))
     x, y = _across(cost.request.prompt), _up(cost.request.output)
     drawn.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="7" fill="{MEASURED}" stroke="#fff" stroke-width="2"/>')
     side, anchor = (-12, "end") if x > LEFT + 110 else (12, "start")
