@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from lessonlib.catalogue import load_workload
-from lessonlib.exercise_book import server
+from lessonlib.exercise_book.common import server
 from lessonlib.figures import CACHE, PREFILL, break_even_lines, lever_curves, prefill_savings
 from lessonlib.levers import break_even_by_rho, break_even_output, limit_batch, prefix_cache, quantised
 from lessonlib.request import request_cost

@@ -5,7 +5,7 @@ import itertools
 from test_lever_figures import laid_out
 
 from lessonlib.batching import memory_batch, output_token_in_prompt_tokens
-from lessonlib.exercise_book import CHAT, REASONING, server
+from lessonlib.exercise_book.common import CHAT, REASONING, server
 from lessonlib.figures import output_token_prices
 
 

@@ -13,7 +13,7 @@ from test_prose_numbers import loose_numerals
 
 import readme_picture
 from lessonlib.catalogue import accelerator_names, model_names, workload_names
-from lessonlib.exercise_book import CHAT, REASONING, cost_of, server
+from lessonlib.exercise_book.common import CHAT, REASONING, cost_of, server
 from lessonlib.figures import plane
 from lessonlib.levers import omega, rho
 

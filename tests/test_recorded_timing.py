@@ -7,7 +7,7 @@ import pytest
 
 from lessonlib import pass_cost
 from lessonlib.catalogue import DATA
-from lessonlib.exercise_book import RECORDED, recorded_cpu, recorded_machine
+from lessonlib.exercise_book.notebook_06 import RECORDED, recorded_cpu, recorded_machine
 from lessonlib.exercises import find
 from lessonlib.figures import MEASURED, measured_steps
 from lessonlib.timing.cpu import CONTEXTS, PROMPTS, REQUESTS, busy_warning

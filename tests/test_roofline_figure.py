@@ -6,7 +6,7 @@ import itertools
 import pytest
 
 from lessonlib import pass_cost
-from lessonlib.exercise_book import server
+from lessonlib.exercise_book.common import server
 from lessonlib.figures import roofline_figure
 
 

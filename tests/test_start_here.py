@@ -8,7 +8,7 @@ import nbformat
 import pytest
 
 import notebooks
-from lessonlib.exercise_book import CHAT, REASONING, cost_of
+from lessonlib.exercise_book.common import CHAT, REASONING, cost_of
 from lessonlib.figures import request_bars
 from lessonlib.request import Request
 from lessonlib.units import markdown_table

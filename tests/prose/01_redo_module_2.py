@@ -2,7 +2,7 @@
 
 from lessonlib import Request, load_model, request_cost
 from lessonlib.catalogue import model_config
-from lessonlib.exercise_book import server
+from lessonlib.exercise_book.common import server
 
 PUBLISHED_SECONDS = 0.0826040506362915  # LLM-Inference-Bench, Plots/All_results.csv: the row that cannot be true
 

@@ -4,7 +4,7 @@ from lessonlib import load_model
 from lessonlib.cache import cache_by_kind, span_where_cache_passes_weights, step_parts
 from lessonlib.catalogue import load_measurements
 from lessonlib.deployment import Deployment
-from lessonlib.exercise_book import REASONING, server
+from lessonlib.exercise_book.common import REASONING, server
 
 BATCH = 32
 

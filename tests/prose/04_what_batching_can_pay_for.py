@@ -2,7 +2,7 @@
 
 from lessonlib import omega
 from lessonlib.batching import memory_batch
-from lessonlib.exercise_book import CHAT, REASONING, mixture, server
+from lessonlib.exercise_book.common import CHAT, REASONING, mixture, server
 from lessonlib.levers import ridge_tokens, roof_batch
 
 HELD = {

@@ -3,7 +3,7 @@
 from statistics import median
 
 from lessonlib.catalogue import load_accelerator
-from lessonlib.exercise_book import published_row
+from lessonlib.exercise_book.notebook_07 import published_row
 from lessonlib.published import decode_fits, decode_search, point_of, unseen_decode_errors
 
 
