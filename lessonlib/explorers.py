@@ -1,8 +1,8 @@
 """The explorers of notebooks 03, 04, 05 and 08: curves that follow a slider, and the numbers beneath them.
 
-Each `..._view` makes a picture (SVG written by hand) and a table from plain values; each `explore_...` puts menus and
-sliders before it. Every number is one of cache.py, batching.py, levers.py or request.py. Llama-3.1-8B on an H100 unless
-a menu says otherwise. Needs ipywidgets, imported only with this module.
+Each `..._view` makes a picture (SVG written by hand) and beneath it the table of its `..._numbers`, from plain values;
+each `explore_...` puts menus and sliders before it. Every number is one of cache.py, batching.py, levers.py or
+request.py. Llama-3.1-8B on an H100 unless a menu says otherwise. Needs ipywidgets, imported only with this module.
 """
 
 import math
@@ -116,6 +116,25 @@ def chart(title: str, x: Axis, y: Axis, curves: Sequence[Curve], marks: Sequence
 # ---- 03: what growth does to a step
 
 
+def growth_numbers(model: str, prompt: int, output: int, batch: int) -> dict[str, str]:
+    """First and last step, in steady state and for a batch started together, and the bytes behind them."""
+    deployment, request = deployed(model, "h100-sxm"), Request(prompt, output)
+    steady, together = (
+        step_parts(deployment, request, (1, output - 1), batch, together=t).seconds for t in (False, True)
+    )
+    passes, traffic = span_where_cache_passes_weights(deployment, batch), answer_traffic(deployment, request, batch)
+    return {
+        "first step, steady": format_seconds(steady[0]),
+        "last step, steady": format_seconds(steady[1]),
+        "first step, together": format_seconds(together[0]),
+        "last step, together": format_seconds(together[1]),
+        "cache of one token": format_bytes(deployment.cache_bytes_per_token),
+        "cache read over the answer": format_bytes(traffic.triangle),
+        "if it had its final size": format_bytes(traffic.end),
+        "cache passes weights at": "never" if passes is None else f"{passes:,} tokens",
+    }
+
+
 def growth_view(model: str, prompt: int, output: int, batch: int) -> str:
     """A decode step by own position: in steady state, apart into its parts, and for a batch started together."""
 
@@ -142,18 +161,7 @@ def growth_view(model: str, prompt: int, output: int, batch: int) -> str:
         title = f"{model}, batch {batch:,}: a step takes {whole[0]:.2f} to {whole[-1]:.2f} ms, in lockstep "
         title += f"{lockstep[0]:.2f} to {lockstep[-1]:.2f} ms"
         picture = chart(title, Axis("output tokens so far", 0, output), Axis("ms a step", 0, highest), curves)
-        passes, traffic = span_where_cache_passes_weights(deployment, batch), answer_traffic(deployment, request, batch)
-        rows = {
-            "first step, steady": format_seconds(whole[0] / 1e3),
-            "last step, steady": format_seconds(whole[-1] / 1e3),
-            "first step, together": format_seconds(lockstep[0] / 1e3),
-            "last step, together": format_seconds(lockstep[-1] / 1e3),
-            "cache of one token": format_bytes(deployment.cache_bytes_per_token),
-            "cache read over the answer": format_bytes(traffic.triangle),
-            "if it had its final size": format_bytes(traffic.end),
-            "cache passes weights at": "never" if passes is None else f"{passes:,} tokens",
-        }
-        return picture + table(rows)
+        return picture + table(growth_numbers(model, prompt, output, batch))
 
     return framed(inside)
 
@@ -171,6 +179,23 @@ def explore_growth() -> Explorer:
 # ---- 04: what a batch pays for
 
 
+def batch_numbers(model: str, accelerator: str, prompt: int, output: int) -> dict[str, str]:
+    """Both walls, and the steady state alone and at the memory wall."""
+    deployment, request = deployed(model, accelerator), Request(prompt, output)
+    wall = limit_batch(deployment, request)
+    alone, full = (steady_state(deployment, request, batch) for batch in (1, wall))
+    return {
+        "largest batch that fits": f"{wall:,}",
+        "roof batch (estimate)": f"{roof_batch(deployment, request):,.0f}",
+        "omega": f"{omega(deployment, output):.3g}",
+        "tokens/s at batch 1": f"{alone.tokens_per_second:,.1f}",
+        "tokens/s at the wall": f"{full.tokens_per_second:,.1f}",
+        "TPOT at batch 1": format_seconds(alone.tpot),
+        "TPOT at the wall": format_seconds(full.tpot),
+        "GPU seconds a request there": format_seconds(full.seconds_per_request),
+    }
+
+
 def batch_view(model: str, accelerator: str, prompt: int, output: int) -> str:
     """Output tokens a second by batch in steady state, up to the memory wall, with the roof batch on it."""
 
@@ -178,8 +203,7 @@ def batch_view(model: str, accelerator: str, prompt: int, output: int) -> str:
         deployment, request = deployed(model, accelerator), Request(prompt, output)
         wall = limit_batch(deployment, request)
         batches = np.unique(np.geomspace(1, wall, POINTS).round()).astype(int)
-        states = [steady_state(deployment, request, int(batch)) for batch in batches]
-        rates = [state.tokens_per_second for state in states]
+        rates = [steady_state(deployment, request, int(batch)).tokens_per_second for batch in batches]
         roof = roof_batch(deployment, request)
         most = 10 ** math.ceil(math.log10(max(10.0, 1.5 * wall, roof)))
         x = Axis("batch size", 1, most, log=True)
@@ -193,17 +217,8 @@ def batch_view(model: str, accelerator: str, prompt: int, output: int) -> str:
         if abs(x.share(float(wall)) - x.share(roof)) < 0.25:
             marks = marks[:1]
         title = f"{model} on {accelerator}: {rates[0]:,.0f} tokens/s alone, {rates[-1]:,.0f} at batch {wall:,}"
-        rows = {
-            "largest batch that fits": f"{wall:,}",
-            "roof batch (estimate)": f"{roof:,.0f}",
-            "omega": f"{omega(deployment, output):.3g}",
-            "tokens/s at batch 1": f"{rates[0]:,.1f}",
-            "tokens/s at the wall": f"{rates[-1]:,.1f}",
-            "TPOT at batch 1": format_seconds(states[0].tpot),
-            "TPOT at the wall": format_seconds(states[-1].tpot),
-            "GPU seconds a request there": format_seconds(states[-1].seconds_per_request),
-        }
-        return chart(title, x, y, [Curve("steady state", INK, batches, rates)], marks) + table(rows)
+        numbers = batch_numbers(model, accelerator, prompt, output)
+        return chart(title, x, y, [Curve("steady state", INK, batches, rates)], marks) + table(numbers)
 
     return framed(inside)
 
@@ -216,6 +231,21 @@ def explore_batch() -> Explorer:
 
 
 # ---- 05: what a faster prefill buys
+
+
+def prefill_numbers(prompt: int, output: int, batch: int) -> dict[str, str]:
+    """What a free prefill saves on the two clocks, and from which output on that is under 5 %."""
+    deployment, request = deployed("llama-3.1-8b", "h100-sxm"), Request(prompt, output)
+    cost = request_cost(deployment, request, batch)
+    share = 1 - cost.decode_share
+    return {
+        "prefill share, GPU clock": format_percent(share),
+        "prefill share, request clock": format_percent(cost.ttft / cost.elapsed),
+        "saved by twice as fast, GPU": format_percent(share / 2),
+        "rho, the estimate": f"{rho(deployment, request, batch):.3g}",
+        "time to first token": format_seconds(cost.ttft),
+        "under 5 % from this output on": f"{break_even_output(deployment, prompt, batch):,} tokens",
+    }
 
 
 def prefill_view(prompt: int, output: int, batch: int) -> str:
@@ -235,15 +265,7 @@ def prefill_view(prompt: int, output: int, batch: int) -> str:
         curves = [Curve(name, colours[name], k, values, name == "request clock") for name, values in saved.items()]
         title = f"{prompt:,} -> {output:,}, batch {batch:,}: a free prefill saves "
         title += f"{format_percent(at_most['GPU clock'])} of GPU time"
-        rows = {
-            "prefill share, GPU clock": format_percent(at_most["GPU clock"]),
-            "prefill share, request clock": format_percent(at_most["request clock"]),
-            "saved by twice as fast, GPU": format_percent(at_most["GPU clock"] / 2),
-            "rho, the estimate": f"{rho(deployment, request, batch):.3g}",
-            "time to first token": format_seconds(cost.ttft),
-            "under 5 % from this output on": f"{break_even_output(deployment, prompt, batch):,} tokens",
-        }
-        return chart(title, x, y, curves) + table(rows)
+        return chart(title, x, y, curves) + table(prefill_numbers(prompt, output, batch))
 
     return framed(inside)
 
@@ -260,6 +282,23 @@ def explore_prefill() -> Explorer:
 # ---- 08: what an output token costs
 
 
+def price_numbers(prompt: int, output: int, batch: int, dollars: int) -> dict[str, str]:
+    """What an output token costs here, alone and at the memory wall: in prompt tokens, in dollars, in GPU time."""
+    deployment, request = deployed("llama-3.1-8b", "h100-sxm"), Request(prompt, output)
+    wall = limit_batch(deployment, request)
+    here, alone, full = (f"{output_token_in_prompt_tokens(deployment, request, b):,.1f}" for b in (batch, 1, wall))
+    paid, least = (price_of_request(deployment, request, b, float(dollars)) * 1e6 / output for b in (batch, wall))
+    return {
+        "one output token, in prompt tokens": here,
+        "at batch 1": alone,
+        "at the wall": full,
+        "the wall, memory is full at batch": f"{wall:,}",
+        "$ a million output, here": f"${paid:,.2f}",
+        "$ a million output, at the wall": f"${least:,.2f}",
+        "GPU time of one output token": format_seconds(request_cost(deployment, request, batch).tpot / batch),
+    }
+
+
 def price_view(prompt: int, output: int, batch: int, dollars: int) -> str:
     """An output token's GPU time in prompt tokens of a 1,024-token prefill, by batch; and its price in dollars."""
 
@@ -273,22 +312,13 @@ def price_view(prompt: int, output: int, batch: int, dollars: int) -> str:
         prices = [output_token_in_prompt_tokens(deployment, request, int(b)) for b in batches]
         x = Axis("batch size", 1, 1.3 * 10 ** math.ceil(math.log10(max(10, wall + 1))), log=True)
         y = Axis("price, in prompt tokens", 1, 1000, log=True)
-        money: dict[str, Any] = {
-            f"{name}": f"${price_of_request(deployment, request, b, float(dollars)) * 1e6 / output:,.2f}"
-            for name, b in (("$ a million output, here", batch), ("$ a million output, at the wall", wall))
-        }
-        rows = {
-            "one output token, in prompt tokens": f"{price:,.1f}",
-            "at batch 1": f"{prices[0]:,.1f}",
-            f"at the wall, batch {wall:,}": f"{prices[-1]:,.1f}",
-            **money,
-            "GPU time of one output token": format_seconds(request_cost(deployment, request, batch).tpot / batch),
-        }
         title = (
             f"{prompt:,} -> {output:,}, batch {batch:,}: one output token costs as much as {price:,.1f} prompt tokens"
         )
         marks = [(float(wall), f"memory is full: {wall:,}")]
-        return chart(title, x, y, [Curve("price", INK, batches, prices)], marks) + table(rows)
+        return chart(title, x, y, [Curve("price", INK, batches, prices)], marks) + table(
+            price_numbers(prompt, output, batch, dollars)
+        )
 
     return framed(inside)
 

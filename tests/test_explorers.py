@@ -66,7 +66,11 @@ def test_twice_as_fast_saves_half_of_the_share():
 
 def test_price_shows_the_lessons_prices():
     rows = rows_of(price_view(1024, 128, 1, 2))
-    assert (rows["at batch 1"], rows["at the wall, batch 370"]) == ("314.4", "4.0")
+    assert (rows["at batch 1"], rows["at the wall"], rows["the wall, memory is full at batch"]) == (
+        "314.4",
+        "4.0",
+        "370",
+    )
     assert (
         rows["one output token, in prompt tokens"]
         == f"{output_token_in_prompt_tokens(SERVER, Request(1024, 128), 1):,.1f}"
