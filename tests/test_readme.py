@@ -3,6 +3,7 @@
 import contextlib
 import inspect
 import io
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from test_prose_numbers import loose_numerals
 
 import readme_picture
-from lessonlib.catalogue import accelerator_names, model_names, workload_names
+from lessonlib.catalogue import accelerator_names, load_measurements, model_names, workload_names
 from lessonlib.exercise_book.common import CHAT, REASONING, cost_of, server
 from lessonlib.figures import plane
 from lessonlib.levers import omega, rho
@@ -35,6 +36,11 @@ def cache_share_on_a_full_server():
     return cost.decode.attention.seconds / cost.seconds
 
 
+def provenances():
+    paths = (ROOT / "data" / "models").glob("*.json")
+    return [json.loads(path.read_text(encoding="utf-8"))["provenance"] for path in paths]
+
+
 BATCHES = inspect.signature(plane).parameters["batches"].default
 TEXT_LICENCE = (ROOT / "LICENSE-TEXT").read_text(encoding="utf-8")
 WORDS = {3: "three", 4: "four", 5: "five", 10: "Ten", 15: "Fifteen", 20: "Twenty", 25: "Twenty-five"}
@@ -48,6 +54,12 @@ HELD = {
     "33 reasoning requests": lambda: f"{full(REASONING)} reasoning requests",
     "At 33, 65 % of": lambda: f"At {full(REASONING)}, {100 * cache_share_on_a_full_server():.0f} % of",
     "46 models": lambda: f"{len(model_names())} models",
+    "config.json: 21 as published, 25 written from published sizes": lambda: (
+        "config.json: {} as published, {} written from published sizes".format(
+            *(provenances().count(kind) for kind in ("published file", "written from published sizes"))
+        )
+    ),
+    "812 published measurements": lambda: f"{len(load_measurements())} published measurements",
     "65 accelerators": lambda: f"{len(accelerator_names())} accelerators",
     "four kinds of request": lambda: f"{WORDS[len(workload_names())]} kinds of request",
     "size (1, 32 and 256)": lambda: "size ({}, {} and {})".format(*BATCHES),
