@@ -21,7 +21,7 @@ import pytest
 from helpers import server as llama_on_h100
 
 from lessonlib import InvalidInputError, Request, request_cost
-from lessonlib.timing.record import MeasuredRequest, read_record, write_record
+from lessonlib.timing.record import MeasuredRequest, read_record, record_from, write_record
 from lessonlib.timing.server import ServerTimingError, predicted, report, step_fit, time_server
 from lessonlib.timing.server_client import Limits, client_of
 
@@ -322,6 +322,21 @@ def test_each_shape_is_sent_at_each_concurrency(measured, tmp_path):
     assert {(one.name, one.prompt) for one in measured.requests} == {("chat", 40), ("reasoning", 14)}
     assert measured.what == "server" and measured.points == () and measured.yardsticks == {}
     assert read_record(write_record(measured, tmp_path)) == measured
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("model", None), ("ended", None), ("replies", None), ("replies", [{"name": "chat"}]), ("replies", 5)],
+)
+def test_what_the_report_reads_of_a_record_is_needed(measured, key, value):
+    data = json.loads(json.dumps(asdict(measured)))
+    data["conditions"][key] = value
+    with pytest.raises(InvalidInputError, match=f"'{key}' of its conditions"):
+        record_from(data)
+    data = json.loads(json.dumps(asdict(measured)))
+    data["conditions"]["replies"][0]["gaps"] = {"p50": 1.0}
+    with pytest.raises(InvalidInputError, match="'replies' of its conditions"):
+        record_from(data)
 
 
 def test_times_are_in_their_order(measured):
