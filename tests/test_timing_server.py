@@ -228,6 +228,12 @@ class Handler(BaseHTTPRequestHandler):
             self.token()
         self.wfile.write(b"0\r\n\r\n")
 
+    def states_a_huge_chunk(self):
+        self.start()
+        self.token()
+        self.wfile.write(b"f" * 16 + b"\r\ndata: \n\n")
+        self.close_connection = True
+
     def never_ends(self):
         self.start()
         while not released.is_set():
@@ -355,7 +361,7 @@ def test_times_are_in_their_order(measured):
 
 
 def test_what_is_sent_is_a_bounded_stream_and_no_prefix_repeats(base):
-    timed(f"{base}/good/v1/", rounds=3, extra={"ignore_eos": True, "stream_options": None})
+    timed(f"{base}/good/v1/", rounds=3.0, extra={"ignore_eos": True, "stream_options": None})
     assert {path for path, _ in Handler.bodies} == {"/good/v1/chat/completions"}
     bodies = [body for _, body in Handler.bodies]
     assert [body["max_tokens"] for body in bodies] == [WARM_UP] + [5] * 3 + [20] * 3
@@ -440,6 +446,7 @@ def test_what_a_number_leaves_out_is_said(base, name, words):
         ("sends_json", "the server sent application/json, no stream", 0),
         ("never_ends", "it was cut off, for it went on beyond the tokens asked for", 22),
         ("floods", "it was cut off, for it went on beyond the tokens asked for", 0),
+        ("states_a_huge_chunk", "does not speak HTTP as expected (OverflowError)", 1),
     ],
 )
 def test_a_problem_is_one_clear_line_and_what_came_is_kept(base, name, words, chunks):
@@ -618,6 +625,22 @@ def test_loopback_and_a_plain_host_by_consent():
         ({"requests": {"chat": (0, 5)}}, "time_server: chat: prompt words is 0"),
         ({"rounds": 0.5}, "rounds is 0.5"),
         ({"extra": {"n": 8}}, "extra may not hold messages, model, n, stream"),
+        ({"extra": {"max_tokens": 10**6}}, "extra may not hold .*max_tokens"),
+        ({"extra": {"max_completion_tokens": 10**6}}, "extra may not hold .*max_completion_tokens"),
+        ({"extra": 5}, "extra is no JSON object"),
+        ({"extra": [("a", 1)]}, "extra is no JSON object"),
+        ({"extra": {"a": {1}}}, "extra is no JSON object"),
+        ({"extra": {"a": float("nan")}}, "extra is no JSON object"),
+        ({"extra": {5: 1}}, "extra is no JSON object"),
+        ({"concurrency": 5}, "concurrency is 5"),
+        ({"requests": {5: (40, 3)}}, "requests is {5: "),
+        ({"requests": {"a": 5}}, "requests is {'a': 5}"),
+        ({"requests": {"a": (1,)}}, "requests is "),
+        ({"requests": {"a": (40.0, 3)}}, "a: prompt words is 40.0; expected it as an int"),
+        ({"requests": [("a", (40, 3))]}, r"requests is \["),
+        ({"limits": "x"}, "limits is 'x'"),
+        ({"key_variable": 5}, "key_variable is none"),
+        ({"allow_plain_http": "no"}, "allow_plain_http is 'no'"),
     ],
 )
 def test_a_plan_without_bounds_is_refused(base, changes, words):
@@ -626,7 +649,16 @@ def test_a_plan_without_bounds_is_refused(base, changes, words):
     assert Handler.bodies == []
 
 
+def test_a_teller_that_is_none_is_refused(base):
+    with pytest.raises(InvalidInputError, match="say None"):
+        time_server(f"{base}/good", "toy", say=None)
+    assert Handler.bodies == []
+
+
 def test_limits_are_checked():
+    for name in ("seconds", "silence"):
+        with pytest.raises(InvalidInputError, match=f"Limits: {name} is 1e\\+300; expected at most 86,400 s"):
+            Limits(**{name: 1e300})
     with pytest.raises(InvalidInputError, match="Limits: seconds is inf"):
         Limits(seconds=float("inf"))
     with pytest.raises(InvalidInputError, match="Limits: tokens is 0"):

@@ -33,12 +33,16 @@ CHUNK = 4096  # bytes that one token may take in the stream, with all that is ar
 LINE, BODY, QUOTE = 2**18, 2**16, 200  # the most of a line, of an error's body, and of a quotation
 AT_ONCE = 1e-4  # seconds between chunks, below which they were not sent one by one
 FEW = 8  # chunks, of which a pause of this machine may have joined most
-OURS = ("messages", "model", "n", "stream")
+OURS = ("messages", "model", "n", "stream", "max_tokens", "max_completion_tokens")
+LONGEST = 86_400.0  # seconds: a day
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What a timing may take: requests, output tokens and seconds in all; seconds of silence before giving up."""
+    """What a timing may take: requests, output tokens and seconds in all; seconds of silence before giving up.
+
+    Both of the seconds are at most a day.
+    """
 
     requests: int = 100
     tokens: int = 20_000
@@ -49,7 +53,10 @@ class Limits:
         for name in ("requests", "tokens"):
             require_count("Limits", name, getattr(self, name))
         for name in ("seconds", "silence"):
-            require_rate("Limits", name, getattr(self, name), "seconds")
+            if require_rate("Limits", name, getattr(self, name), "seconds") > LONGEST:
+                raise InvalidInputError(
+                    f"Limits: {name} is {shown(getattr(self, name))}; expected at most {LONGEST:,.0f} s, a day."
+                )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,10 +93,23 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def _is_body(extra: Any) -> bool:
+    """Whether these fields can be sent: names, with what JSON has."""
+    try:
+        json.dumps(dict(extra), allow_nan=False)
+        return isinstance(extra, Mapping) and all(isinstance(name, str) for name in extra)
+    except (TypeError, ValueError, RecursionError):
+        return False
+
+
 def client_of(
     url: str, model: str, limits: Limits, key_variable: str, allow_plain_http: bool, extra: Mapping[str, Any]
 ) -> "Client":
     """The client of a checked URL. Its errors quote neither the key nor a part of the URL that may hold one."""
+    if not isinstance(key_variable, str) or not key_variable or not key_variable.isprintable():
+        raise InvalidInputError("time_server: key_variable is none; expected the name of an environment variable.")
+    if not isinstance(allow_plain_http, bool):
+        raise InvalidInputError(f"time_server: allow_plain_http is {shown(allow_plain_http)}; expected True or False.")
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
@@ -109,6 +129,8 @@ def client_of(
         )
     if not isinstance(model, str) or not model:
         raise InvalidInputError(f"time_server: model is {shown(model)}; expected the name that the server gives it.")
+    if not _is_body(extra):  # its values are not quoted: one may be a secret
+        raise InvalidInputError("time_server: extra is no JSON object; expected such as {'ignore_eos': True}, or None.")
     if set(extra) & set(OURS):
         raise InvalidInputError(f"time_server: extra may not hold {', '.join(OURS)}, which the timing sets itself.")
     key = os.environ.get(key_variable, "")
@@ -158,7 +180,7 @@ class Client:
         try:
             connection.connect()
             problem = self._exchange(connection, stream, self._body(words, asked))
-        except (OSError, http.client.HTTPException, ValueError) as error:
+        except (OSError, http.client.HTTPException, ValueError, OverflowError, RecursionError) as error:
             problem = "" if stream.finish else self._why(error)  # after the end of the text only usage can be missing
         finally:
             connection.close()
