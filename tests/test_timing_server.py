@@ -185,6 +185,24 @@ class Handler(BaseHTTPRequestHandler):
             self.token()
         self.end(10**400)
 
+    def counts_two_fewer(self):
+        self.start()
+        for _ in range(self.asked):
+            self.token()
+        self.end(self.asked - 2)
+
+    def counts_sixteen_more(self):
+        self.start()
+        for _ in range(self.asked):
+            self.token()
+        self.end(self.asked + 16)
+
+    def sends_one_chunk_more(self):
+        self.start()
+        for _ in range(self.asked):
+            self.token()
+        self.end(self.asked - 1)
+
     def counts_too_few(self):
         self.start()
         for _ in range(self.asked):
@@ -399,6 +417,8 @@ def test_a_stream_may_end_without_done(base):
         ("hides_its_thought", "thought was counted and not sent: TTFT includes it", 20, 3),
         ("miscounts", "more than were asked for: no TPOT", None, 20),
         ("counts_too_few", "usage counts fewer tokens than chunks came", None, 20),
+        ("counts_two_fewer", "usage counts fewer tokens than chunks came", None, 20),
+        ("counts_sixteen_more", "or more than were asked for: no TPOT", None, 20),
     ],
 )
 def test_what_cannot_be_known_is_left_out_and_said(base, name, words, output, chunks):
@@ -427,6 +447,15 @@ def test_what_a_number_leaves_out_is_said(base, name, words):
     assert [one.name for one in record.requests] == ["chat", "reasoning"]
     assert [note for note in replies_of(record)[1]["notes"] if words in note]
     assert f"of 2 replies: {words}" in report(record, llama_on_h100())
+
+
+def test_one_chunk_more_than_tokens_does_not_raise_tpot(base):
+    record = timed(f"{base}/sends_one_chunk_more", requests={"chat": (40, 4)})
+    (reply,), (one,) = replies_of(record), record.requests
+    assert (reply["chunks"], reply["output"], one.output) == (4, 3, 3)
+    assert reply["tpot"] == pytest.approx((reply["last"] - reply["ttft"]) / 3)
+    assert (one.seconds - one.ttft) / (one.output - 1) == pytest.approx(reply["tpot"])
+    assert any("one chunk more than tokens" in note for note in reply["notes"])
 
 
 # ---- servers that fail

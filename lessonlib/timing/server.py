@@ -144,8 +144,10 @@ def _checked_plan(
 
 
 def _measured(reply: Reply) -> dict[str, Any]:
+    assert reply.ttft is not None and reply.tpot is not None and reply.output is not None
     tokens = {"prompt": reply.prompt, "output": reply.output, "batch": reply.concurrency}
-    return {"name": reply.name, **tokens, "ttft": reply.ttft, "seconds": reply.last}
+    last = reply.last if reply.chunks <= reply.output else reply.ttft + reply.tpot * (reply.output - 1)
+    return {"name": reply.name, **tokens, "ttft": reply.ttft, "seconds": last}
 
 
 def _said(replies: Sequence[Mapping[str, Any]]) -> list[str]:

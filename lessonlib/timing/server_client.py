@@ -329,14 +329,16 @@ class Stream:
         output, chunks = self.counted("completion_tokens"), len(self.times)
         cached = self.counted("prompt_tokens_details", "cached_tokens")
         gaps = np.diff(self.times)
-        tpot = float(gaps.sum()) / (output - 1) if output is not None and output > 1 and chunks > 1 else None
+        # One chunk more than tokens is a last bit of text: then the gaps are the steps, and there is one for each.
+        counted = output is not None and output > 1 and chunks > 1
+        tpot = float(gaps.sum()) / (max(output or 0, chunks) - 1) if counted else None
         in_bursts = chunks >= FEW and np.median(gaps) < AT_ONCE
         notes = []
         if not chunks:
             problem = problem or "the stream ended without any text"
         elif output is None:
             notes.append("usage gives no number of tokens: it is unknown, so is TPOT, and gaps are between chunks")
-        elif not chunks - 2 <= output <= self.asked + SLACK:
+        elif not chunks - 1 <= output <= self.asked:
             notes.append("usage counts fewer tokens than chunks came, or more than were asked for: no TPOT")
             output = None
         elif not self.thought and self.counted("completion_tokens_details", "reasoning_tokens"):
@@ -347,6 +349,8 @@ class Stream:
         elif tpot is not None and (tpot < AT_ONCE or (in_bursts and np.sum(gaps >= AT_ONCE) <= 2)):
             notes.append("all chunks came at once, held back on the way: TTFT is too late, and there is no TPOT")
             tpot = None
+        elif chunks > output:
+            notes.append("there was one chunk more than tokens: TPOT is the mean time between chunks")
         elif chunks < output - 1:
             notes.append("there were fewer chunks than tokens: gaps are between chunks, not tokens")
         elif in_bursts:
