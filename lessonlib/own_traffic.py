@@ -392,12 +392,15 @@ def _tokens(
 
 
 def _batch(fields: list[list[str]], width: int, pick: Any, kinds: tuple[str, ...]) -> list[Any] | None:
-    """The usual case, and the fast one: plain digits in every cell. None when a row needs a closer look."""
+    """The usual case, and the fast one: plain digits in every cell, or digits and ".0". None when a row needs a closer look."""
     if set(map(len, fields)) != {width}:
         return None
     arrays: dict[str, Any] = {}
     for kind, cells in zip(kinds, zip(*map(pick, fields), strict=True), strict=True):
         digits = "".join(cells)
+        if ".0" in digits:  # whole numbers as a table of floats writes them
+            cells = tuple(cell.removesuffix(".0") for cell in cells)
+            digits = "".join(cells)
         if not (digits.isascii() and digits.isdigit() and all(cells) and max(map(len, cells)) <= MOST_DIGITS):
             return None
         arrays[kind] = np.array(list(map(int, cells)), dtype=np.int64)
@@ -445,6 +448,9 @@ def _slowly(
 def _cell(text: str, least: int) -> tuple[int, str]:
     """A cell as a whole number, or what is wrong with it."""
     plain = text.strip()
+    if re.fullmatch(r"[0-9]{1,3}\.000", plain):
+        whole = plain.partition(".")[0]
+        return 0, f"may be {whole} or {whole} thousand; expected plain digits, {whole} or {whole}000"
     if re.fullmatch(r"[0-9]+(\.0*)?", plain):
         digits = plain.partition(".")[0].lstrip("0") or "0"
         if len(digits) > MOST_DIGITS + 1 or int(digits) > MOST_TOKENS:
