@@ -392,7 +392,7 @@ def _tokens(
 
 
 def _batch(fields: list[list[str]], width: int, pick: Any, kinds: tuple[str, ...]) -> list[Any] | None:
-    """The usual case, and the fast one: plain digits in every cell, or digits and ".0". None when a row needs a closer look."""
+    """The usual case, and the fast one: digits in every cell, perhaps with ".0". None for rows to look at closely."""
     if set(map(len, fields)) != {width}:
         return None
     arrays: dict[str, Any] = {}

@@ -44,6 +44,34 @@ def test_the_answer_is_right_and_each_slip_is_named(key):
     assert "1,000: look at the prefix" in exercise.feedback(expected * 1e3)
 
 
+BINARY = {"MB": 2**20 / 1e6, "GB": 2**30 / 1e9, "TB": 2**40 / 1e12, "bytes": 2**30 / 1e9, "ms": 2**30 / 1e9}
+BINARY |= {"seconds": 2**30 / 1e9, "s": 2**30 / 1e9}
+
+
+@pytest.mark.parametrize("unit", BINARY)
+def test_binary_prefixes_for_decimal_ones_are_named_in_each_unit(unit):
+    asked = [BOOK[key] for key in NUMBERS if BOOK[key].unit == unit]
+    assert asked
+    letter = unit[0] if unit[0] in "MT" else "G"
+    for exercise in asked:
+        for guess in (exercise.expected() * BINARY[unit], exercise.expected() / BINARY[unit]):
+            assert f"in {letter}iB and the other in {letter}B" in exercise.feedback(guess), exercise.key
+
+
+@pytest.mark.parametrize("key", NUMBERS)
+def test_a_solution_ends_in_the_answer(key):
+    exercise = find(key)
+    assert exercise.in_words(exercise.expected()) in exercise.solution_text()
+
+
+def test_of_two_slips_the_nearest_is_named():
+    exercise = find("impossible-row")
+    (embedding,) = (slip.value() for slip in exercise.slips)
+    binary = exercise.expected() * 2**30 / 1e9
+    assert abs(embedding / binary - 1) < exercise.tolerance  # both are near each other
+    assert "input embedding" in exercise.feedback(embedding) and "GiB" in exercise.feedback(binary)
+
+
 def test_a_factor_of_two_is_named_where_something_is_counted_only():
     assert "a factor 2 too many" in find("cache-per-token").feedback(find("cache-per-token").expected() * 2.002)
     assert find("eight-devices").feedback(6).startswith("Not yet: 6 is too high.")  # measured: no factor was forgotten
