@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from lessonlib.errors import InvalidInputError, UnknownNameError, is_number
+from lessonlib.errors import InvalidInputError, UnknownNameError, is_number, shown
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,8 @@ class NumberExercise:
         if guess is None:
             return f"Not answered yet: give a number, in {self.unit}."
         if not is_number(guess):
-            return f"{guess!r} is not a number. Give a plain number, in {self.unit}."
-        expected = self.expected()
+            return f"{shown(guess)} is not a number. Give a plain number, in {self.unit}."
+        guess, expected = float(guess), self.expected()
         if self._near(guess, expected):
             return f"Right: {self.in_words(expected)}."
         named = [(slip.value(), slip.feedback) for slip in self.slips]
@@ -122,7 +122,7 @@ class ChoiceExercise:
             return f"Not answered yet: choose one of {letters}."
         letter = guess.strip().lower() if isinstance(guess, str) else guess
         if not isinstance(letter, str) or letter not in self.options:
-            return f"{guess!r} is not one of the options. Choose one of {letters}."
+            return f"{shown(guess)} is not one of the options. Choose one of {letters}."
         verdict = "Right" if letter == self.right else "Not yet"
         return f"{verdict}. {self.because[letter].format(**self.numbers())}"
 
@@ -152,7 +152,7 @@ def find(key: str) -> Exercise:
         return all_exercises()[key]
     except (KeyError, TypeError):
         raise UnknownNameError(
-            f"exercise {key!r} is not known; expected one of {', '.join(all_exercises())}."
+            f"exercise {shown(key)} is not known; expected one of {', '.join(all_exercises())}."
         ) from None
 
 

@@ -144,7 +144,7 @@ def read_traffic(
             "and a line a request."
         )
     if not text.strip(" \t\r\n,;|"):
-        raise InvalidInputError(f"{owner} is empty; expected a first line of column names and then a line a request.")
+        raise _empty(owner)
     reader = _Rows(owner, text)
     found = _columns(owner, reader, prompt_column, output_column, cached_column)
     kinds, places = tuple(found), tuple(found.values())
@@ -186,6 +186,10 @@ def _content(source: Any) -> tuple[str, str | bytes]:
     if len(content) > LARGEST_TRAFFIC:
         raise InvalidInputError(_too_large(path.name))
     return path.name, content
+
+
+def _empty(owner: str) -> InvalidInputError:
+    return InvalidInputError(f"{owner} is empty; expected a first line of column names and then a line a request.")
 
 
 def _too_large(name: str) -> str:
@@ -238,7 +242,10 @@ class _Rows:
         self.quoted = '"' in text
         self.header: list[str] = []
         while not any(self.header):
-            self.header = [title.strip() for title in next(self._read())[0]]
+            row = next(self._read(), None)
+            if row is None:
+                raise _empty(owner)
+            self.header = [title.strip() for title in row[0]]
         self.header_line = self.reader.line_num
 
     def _delimiter(self, first: str) -> str:

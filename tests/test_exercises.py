@@ -1,12 +1,16 @@
 """Every exercise of the book: its answer is right, each slip gets its own words, no text has a gap left to fill."""
 
 import math
+from fractions import Fraction
+from functools import partial
 
+import numpy as np
 import pytest
 
 from lessonlib.errors import InvalidInputError, UnknownNameError
 from lessonlib.exercises import ChoiceExercise, NumberExercise, all_exercises, ask, check, find, hint, solution
 
+HUGE = 10**5000  # a number that Python refuses to print
 BOOK = all_exercises()
 NUMBERS = [key for key, exercise in BOOK.items() if isinstance(exercise, NumberExercise)]
 CHOICES = [key for key, exercise in BOOK.items() if isinstance(exercise, ChoiceExercise)]
@@ -87,6 +91,21 @@ def test_each_option_has_its_own_words(key):
     assert exercise.feedback(f" {exercise.right.upper()} ") == words[exercise.right]
     assert "is not one of the options" in exercise.feedback("z")
     assert "is not one of the options" in exercise.feedback(3)
+
+
+def test_any_kind_of_number_is_a_guess(capsys):
+    for guess in (Fraction(1, 3), np.int8(5), np.float32(5), 10**300):
+        assert "Not yet" in said(check, "cache-per-token", guess, capsys=capsys)
+    assert "too long to print is not a number" in said(check, "cache-per-token", HUGE, capsys=capsys)
+    assert "too long to print is not one of the options" in find(CHOICES[0]).feedback(HUGE)
+
+
+@pytest.mark.parametrize("call", [ask, hint, solution, find, partial(check, guess=1)])
+@pytest.mark.parametrize("key", [HUGE, "x" * 5000, [], None], ids=["huge", "long", "list", "None"])
+def test_a_key_that_is_none_is_said_in_few_words(call, key):
+    with pytest.raises(UnknownNameError, match="is not known") as caught:
+        call(key)
+    assert len(str(caught.value)) < 300 + len(", ".join(BOOK))
 
 
 def test_what_is_asked_for_in_vain_is_said(capsys):

@@ -246,7 +246,7 @@ def test_like_reads_a_new_model_of_a_known_layout():
     assert layout(Model.from_config(new, like="llama")) == layout(Model.from_config(LLAMA))
     with pytest.raises(UnsupportedModelError, match="num_experts"):
         Model.from_config({**new, "num_experts": 8}, like="llama")
-    for like in ("lama", 5, [], ""):
+    for like in ("lama", 5, [], "", 10**5000):
         with pytest.raises(UnsupportedModelError, match="no family"):
             Model.from_config(new, like=like)
     with pytest.raises(UnsupportedModelError, match="layout of its own"):

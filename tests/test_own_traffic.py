@@ -58,6 +58,9 @@ def test_columns_may_be_chosen_and_cached_tokens_are_read_only_when_named():
 # Each: what is wrong, the CSV, and what its error must say.
 REFUSED = {
     "empty": (b"", ["empty"]),
+    "empty quotes": ('""\n""\n', ["is empty"]),
+    "a space that does not break": ("\u00a0\n", ["is empty"]),
+    "a vertical tab": ("\x0b\n", ["is empty"]),
     "blank": ("\n \n,,\n", ["empty"]),
     "only a header": (HEAD, ["no row", "after line 1"]),
     "negative": (HEAD + "1,2\n3,-4\n", ["Line 3 (row 2)", "'output_tokens'", "'-4' is negative"]),
