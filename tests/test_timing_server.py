@@ -140,6 +140,19 @@ class Handler(BaseHTTPRequestHandler):
         self.event(choices=[{"delta": {}, "finish_reason": "length"}], usage=usage)
         self.wfile.write(b"0\r\n\r\n")
 
+    def counts_no_prompt(self):
+        self.start()
+        for _ in range(self.asked):
+            self.token()
+        self.end(self.asked, prompt_tokens=0)
+
+    def speaks_up(self):
+        self.start("Text/Event-Stream; charset=UTF-8")
+        self.wfile.write(b"3\r\n\xef\xbb\xbf\r\n")
+        for _ in range(self.asked):
+            self.token()
+        self.end(self.asked)
+
     def one_chunk(self):
         self.start()
         self.token(text=" word" * self.asked)
@@ -273,6 +286,13 @@ class Handler(BaseHTTPRequestHandler):
         self.start()
         self.token()
         self.event(error={"message": f"out of memory, {SECRET}"})
+
+    def breaks_down_in_another_form(self):
+        self.start()
+        self.token()
+        self.event(object="error", message="out of memory")
+        self.raw(b"data: [DONE]\n\n")
+        self.wfile.write(b"0\r\n\r\n")
 
     def fails_in_json(self):
         self.whole(500, "application/json", json.dumps({"error": {"message": f"no such model; your key {SECRET}"}}))
@@ -458,6 +478,20 @@ def test_one_chunk_more_than_tokens_does_not_raise_tpot(base):
     assert any("one chunk more than tokens" in note for note in reply["notes"])
 
 
+def test_a_reply_without_prompt_tokens_is_left_out_and_said(base):
+    record = timed(f"{base}/counts_no_prompt")
+    assert record.requests == () and [reply["output"] for reply in replies_of(record)] == [5, 20]
+    assert "of 2 replies: usage gives no prompt tokens: it is left out" in report(record, llama_on_h100())
+
+
+def test_a_byte_order_mark_and_capitals_lose_nothing(base):
+    record = timed(f"{base}/speaks_up")
+    assert [(reply["chunks"], reply["problem"], reply["notes"]) for reply in replies_of(record)] == [
+        (5, "", []),
+        (20, "", []),
+    ]
+
+
 # ---- servers that fail
 
 
@@ -467,6 +501,7 @@ def test_one_chunk_more_than_tokens_does_not_raise_tpot(base):
         ("cuts", "the stream was cut in the middle: it closed without an end", 3),
         ("stops_without_an_end", "the stream was cut in the middle", 3),
         ("breaks_down", 'reported an error in its stream: "out of memory, [key]"', 1),
+        ("breaks_down_in_another_form", 'reported an error in its stream: "out of memory"', 1),
         ("nothing", "the stream ended without any text", 0),
         ("fails_in_json", 'the server answered 500: "no such model; your key [key]"', 0),
         ("fails_in_html", 'the server answered 503: "<html><script>alert(1)</script>\\x1b[31m[key] filler', 0),

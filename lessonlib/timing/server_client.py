@@ -216,7 +216,7 @@ class Client:
                 return f"the server answered {response.status}, a redirect, which is not followed; give the URL itself"
             if response.status != 200:
                 return f'the server answered {response.status}: "{self.clean(_message(response.read(BODY)))}"'
-            if "event-stream" not in form:
+            if "event-stream" not in form.lower():
                 return f'the server sent {self.clean(form)}, no stream: "{self.clean(_message(response.read(BODY)))}"'
             return self._read(response, stream)
         finally:
@@ -292,6 +292,7 @@ class Stream:
 
     def take(self, line: bytes, now: float) -> None:
         """One line of the event stream, which arrived at `now`."""
+        line = line.removeprefix(b"\xef\xbb\xbf")  # a byte order mark, which some put before the first event
         if not line.startswith(b"data:"):
             self.garbage += bool(line.strip()) and not line.startswith((b":", b"event:", b"id:", b"retry:"))
             return
@@ -303,7 +304,7 @@ class Stream:
         if not isinstance(chunk, dict):
             self.garbage += 1
             return
-        self.error = chunk.get("error")
+        self.error = chunk if chunk.get("object") == "error" else chunk.get("error")
         self.usage = _dict(chunk.get("usage")) or self.usage
         choices = chunk.get("choices")
         choice = _dict(choices[0]) if isinstance(choices, list) and choices else {}
@@ -357,6 +358,8 @@ class Stream:
             notes.append("chunks came in bursts: gaps are not times between tokens")
         if output is not None and output < self.asked and not problem:
             notes.append("the model ended before the tokens asked for")
+        if chunks and output is not None and not self.counted("prompt_tokens"):
+            notes.append("usage gives no prompt tokens: it is left out of the record's requests, and is not predicted")
         if cached:
             notes.append("a part of the prompt was cached: TTFT is without its prefill")
         if self.garbage:
