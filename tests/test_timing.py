@@ -1,5 +1,6 @@
 """The timed decoder is correct and does what lessonlib counts; a record is whole, checked, and never half written."""
 
+import inspect
 import json
 import os
 from dataclasses import asdict, replace
@@ -19,7 +20,7 @@ from lessonlib import (
 )
 from lessonlib.timing import cpu
 from lessonlib.timing.decoder import Counts, NumpyDecoder, toy_model
-from lessonlib.timing.record import Point, Yardstick, read_record, read_records, record_from, write_record
+from lessonlib.timing.record import TOY_SIZES, Point, Yardstick, read_record, read_records, record_from, write_record
 
 TOY = {"layers": 2, "width": 64, "heads": 4, "inner": 96, "vocabulary": 50}
 IDS = np.random.default_rng(1).integers(0, 50, 150)
@@ -188,6 +189,10 @@ def test_a_folder_and_a_kind_that_are_none_are_refused(tmp_path):
     for what in ("toaster", 5, []):
         with pytest.raises(InvalidInputError, match="expected one of cpu, cuda"):
             read_records(tmp_path, what)
+
+
+def test_the_sizes_of_a_record_are_those_of_the_decoder():
+    assert set(inspect.signature(toy_model).parameters) == TOY_SIZES
 
 
 def changed(record, path, value):

@@ -125,12 +125,7 @@ Need = tuple[str, str, Callable[[Any], bool], str]
 TOY_SIZES = {"layers", "width", "heads", "inner", "vocabulary"}
 PERCENTILES = {"p50", "p90", "p99", "max"}
 CPU_NEEDS: tuple[Need, ...] = (
-    (
-        "conditions",
-        "model",
-        _are_toy_sizes,
-        f"whole numbers for some of {', '.join(sorted(TOY_SIZES))}",
-    ),
+    ("conditions", "model", _are_toy_sizes, f"whole numbers for some of {', '.join(sorted(TOY_SIZES))}"),
     ("yardsticks", "matvec_bandwidth", bool, "a yardstick"),
     ("yardsticks", "matmul_rate", bool, "a yardstick"),
 )
