@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from lessonlib.accelerator import Accelerator
-from lessonlib.errors import InvalidInputError, UnknownNameError, require_count, require_rate, shown
+from lessonlib.errors import InvalidInputError, UnknownNameError, is_number, require_count, require_rate, shown
 from lessonlib.model import Model
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 DATA = Path(__file__).resolve().parent.parent / "data"
 LARGEST_CONFIG = 2**20  # bytes; published files have a few thousand
+LONGEST_PATH = 300  # characters that an error quotes whole
 LONGEST_INTEGER = 40  # digits; no size of a model needs more, and Python's own limit gives an obscure error
 PEAK_COLUMNS = {
     "fp16": "fp16_tflops",
@@ -234,7 +235,8 @@ def load_measurements(*, impossible: bool = False, **conditions: Any) -> tuple[M
         known = tuple(field.name for field in fields(Measurement))
         if name not in known:
             _unknown("condition", name, known, "Measurement's fields")
-        if not any(getattr(row, name) == wanted for row in rows):
+        plain = wanted is None or isinstance(wanted, str) or is_number(wanted)
+        if not plain or not any(getattr(row, name) == wanted for row in rows):
             found = sorted({str(getattr(row, name)) for row in rows})
             _unknown(f"value of {name}", wanted, found, f"data/{table}.csv")
     return tuple(row for row in rows if all(getattr(row, name) == wanted for name, wanted in conditions.items()))
@@ -270,9 +272,9 @@ def load_lengths(workload: str, quantity: str) -> "LengthQuantiles":
     from lessonlib.traffic import LengthQuantiles  # only when asked for, as a Request is
 
     rows = {f"{row['workload']}: {row['quantity']}": row for row in load_table("workload_quantiles")}
-    name = f"{workload}: {quantity}"
+    name = f"{workload}: {quantity}" if isinstance(workload, str) and isinstance(quantity, str) else ""
     if name not in rows:
-        _unknown("distribution", name, tuple(rows), "load_table('workload_quantiles')")
+        _unknown("distribution", name or (workload, quantity), tuple(rows), "load_table('workload_quantiles')")
     quantiles = {
         float(column[1:].replace("_", ".")) / 100: value  # p99_9 is the quantile at 0.999
         for column, value in rows[name].items()
@@ -290,6 +292,8 @@ def typical_efficiency(accelerator: "str | Accelerator", engine: str | None = No
     """
     from lessonlib.published import typical  # only when asked for: it prices the whole table
 
+    if engine is not None and not isinstance(engine, str):
+        raise UnknownNameError(f"typical_efficiency: engine is {shown(engine)}; expected a name, or None for all.")
     name = accelerator.name if isinstance(accelerator, Accelerator) else accelerator
     _row("accelerators", "accelerator", name)  # refused here, with the nearest names
     return typical(name, engine)
@@ -297,18 +301,18 @@ def typical_efficiency(accelerator: "str | Accelerator", engine: str | None = No
 
 def source_of(name: str) -> str:
     """One line: where the model, accelerator or workload of that name was read, when, and under which licence."""
+    known = (*model_names(), *accelerator_names(), *workload_names())
+    if not isinstance(name, str) or name not in known:
+        _unknown("name", name, known, "model_names(), accelerator_names() and workload_names()")
     if name in accelerator_names():
         row = _row("accelerators", "accelerator", name)
         where = f"{row['source_url']} ({row['seen']}: {row['seen_at']})"
     elif name in workload_names():
         row = _row("workloads", "workload", name)
         where = f"{row['source']}, {row['source_url']}"
-    elif name in model_names():
+    else:
         row = model_record(name)
         where = f"{row['provenance']}: {row['source']}"
-    else:
-        known = (*model_names(), *accelerator_names(), *workload_names())
-        _unknown("name", name, known, "model_names(), accelerator_names() and workload_names()")
     return f"{where}; retrieved {row['retrieved']}; licence: {row['licence']}"
 
 
@@ -326,7 +330,7 @@ def load_table(name: str) -> tuple[dict[str, Any], ...]:
     Columns are described in data/README.md. Raises UnknownNameError with the nearest tables.
     """
     tables = sorted(path.stem for path in _data_path("").glob("*.csv"))
-    if name not in tables:
+    if not isinstance(name, str) or name not in tables:
         _unknown("table", name, tables, "data/README.md")
     return tuple(dict(row) for row in _read_table(name))  # copies: a caller may change its own
 
@@ -365,7 +369,7 @@ def read_config(path: str | os.PathLike[str] | bytes) -> dict[str, Any]:
         result: dict[str, Any] = {}
         for key, value in pairs:
             if key in result:
-                _refuse(path, f"has the key {key!r} twice in one object", "keep the one that is meant")
+                _refuse(path, f"has the key {shown(key)} twice in one object", "keep the one that is meant")
             result[key] = value
         return result
 
@@ -402,7 +406,8 @@ def _read_text(path: str | os.PathLike[str] | bytes) -> str:
     except (OSError, ValueError) as error:
         if isinstance(error, InvalidInputError):
             raise
-        _refuse(path, f"cannot be read: {error}", "check the path and its permissions", error)
+        why = getattr(error, "strerror", None) or error
+        _refuse(path, f"cannot be read: {why}", "check the path and its permissions", error)
     if len(content) > LARGEST_CONFIG:
         _refuse(path, f"is over {LARGEST_CONFIG:,} bytes", "pass the config.json, not the weights or the tokenizer")
     try:
@@ -414,10 +419,11 @@ def _read_text(path: str | os.PathLike[str] | bytes) -> str:
 
 
 def _refuse(path: object, problem: str, remedy: str, cause: Exception | None = None) -> NoReturn:
-    shown = os.fspath(path) if isinstance(path, os.PathLike) else path
+    name = os.fspath(path) if isinstance(path, os.PathLike) else path
     if isinstance(path, bytes):
-        shown = getattr(path, "name", "upload")
-    raise InvalidInputError(f"Config file {shown!r} {problem}; {remedy}.") from cause
+        name = getattr(path, "name", "upload")
+    words = repr(name) if isinstance(name, str) and len(name) <= LONGEST_PATH else shown(name)
+    raise InvalidInputError(f"Config file {words} {problem}; {remedy}.") from cause
 
 
 def _unknown(kind: str, name: object, known: Sequence[str], where: str) -> NoReturn:

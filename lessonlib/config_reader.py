@@ -21,8 +21,8 @@ from lessonlib.attention import (
     MultiHeadLatentAttention,
     ShortConvolution,
 )
-from lessonlib.errors import InvalidInputError, LessonError, UnsupportedModelError
-from lessonlib.families import ENCODERS, FAMILIES, HARMLESS, IRREGULAR, SAME_THING, STRUCTURAL, Family, Switch
+from lessonlib.errors import InvalidInputError, LessonError, UnsupportedModelError, shown
+from lessonlib.families import ENCODERS, FAMILIES, GROUPS, HARMLESS, IRREGULAR, SAME_THING, STRUCTURAL, Family, Switch
 from lessonlib.feedforward import DenseFeedForward, FeedForward, MixtureOfExperts
 from lessonlib.model import Block
 
@@ -169,18 +169,37 @@ class ConfigReader:
             build(trial, what)
 
     def refuse_unread(self) -> None:
-        """UnsupportedModelError for the first structural key that is set and was not read."""
+        """UnsupportedModelError for the first structural key that is set, was not read, and is not what is counted."""
+        assumed = {**HARMLESS, **self.family.ignored}
+        if self.family.qk_norm is True:
+            assumed = dict.fromkeys(("qk_norm", "use_qk_norm"), True) | assumed
         for key, value in self.config.items():
-            unset = value is None or value is False or value in (0, "", [], {})
-            if unset or key in self.read or key.endswith("_token_id") or not STRUCTURAL.search(key):
+            if value is None or key in self.read or key.endswith("_token_id"):
                 continue
-            harmless = {**HARMLESS, **self.family.ignored}
-            if key in harmless and (harmless[key] is None or _all_are(value, harmless[key])):
+            unset = value is False or value in (0, "", [], {})
+            counts_groups = GROUPS.search(key.lower()) and not isinstance(value, bool | str | dict)
+            if key not in assumed and (unset or not (STRUCTURAL.search(key) or counts_groups)):
+                continue
+            if key in assumed and (assumed[key] is None or _all_are(value, assumed[key])):
                 continue
             same = next((names for names in SAME_THING if key in names), ())
             if any(name in self.read and _all_are(value, self.read[name]) for name in same):
                 continue
             raise self.refused(key, value, "it may change the model, and this family's layout does not have it")
+
+    def refuse_borrowed(self) -> None:
+        """UnsupportedModelError for sizes that a model of another class took from the class defaults of this family."""
+        family, moe = self.family, self.family.experts
+        keys = [family.width, family.layers, family.heads, family.kv_heads, "vocab_size", family.inner]
+        keys += [moe.experts, moe.top_k, moe.inner, moe.shared_count, moe.shared_size] if moe else []
+        keys += [key for key in family.defaults if "head_dim" in key or "rank" in key]
+        names = dict.fromkeys(key.split("|")[0] for key in keys if key)
+        missing = [name for name in names if name in self.defaults_used and family.defaults.get(name) is not None]
+        if missing:
+            raise UnsupportedModelError(
+                f"{self.owner}, by like=: it does not state {', '.join(missing)}. The class defaults of another "
+                "model's family are no sizes of this one: add these keys, under these names, to the config."
+            )
 
 
 def read_config_as_model(cls: Any, config: Any, like: str | None = None, name: str | None = None) -> Any:
@@ -195,6 +214,8 @@ def read_config_as_model(cls: Any, config: Any, like: str | None = None, name: s
         family = FAMILIES[family_name]
         reader = ConfigReader(config, f"config of a {family_name!r} model", family, class_is_known)
         model = _build(cls, reader, family_name, name)
+        if like is not None and config.get("model_type") != family_name:
+            reader.refuse_borrowed()
         reader.refuse_unread()
     except RecursionError:
         raise InvalidInputError("config: a value is nested too deeply; expected a config.json as published.") from None
@@ -228,7 +249,8 @@ def _choose_family(config: dict[str, Any], like: str | None) -> tuple[str, bool]
     model_type = config.get("model_type")
     named = model_type if isinstance(model_type, str) else None
     if like is not None and not (isinstance(like, str) and like in FAMILIES):
-        raise UnsupportedModelError(f"like={like!r} is no family that is read; known: {', '.join(sorted(FAMILIES))}.")
+        known = ", ".join(sorted(FAMILIES))
+        raise UnsupportedModelError(f"like={shown(like)} is no family that is read; known: {known}.")
     if named in ENCODERS or config.get("is_encoder_decoder") not in (None, False):
         raise UnsupportedModelError(
             f"model_type {named!r} is an encoder or has one; only decoder-only models are read, and a switch "

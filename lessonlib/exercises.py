@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from lessonlib.errors import InvalidInputError, UnknownNameError, is_number
+from lessonlib.errors import InvalidInputError, UnknownNameError, is_number, shown
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,8 @@ class Slip:
 class NumberExercise:
     """A question with a number for an answer, right within `tolerance` (relative).
 
-    `slips` are tried in turn on a wrong guess; `solution` is a template whose {names} are filled from `numbers()`.
+    Of `slips`, and of the usual slips of unit, the nearest to a wrong guess is named. `solution` is a template
+    whose {names} are filled from `numbers()`.
     """
 
     key: str
@@ -44,16 +45,17 @@ class NumberExercise:
         if guess is None:
             return f"Not answered yet: give a number, in {self.unit}."
         if not is_number(guess):
-            return f"{guess!r} is not a number. Give a plain number, in {self.unit}."
-        expected = self.expected()
+            return f"{shown(guess)} is not a number. Give a plain number, in {self.unit}."
+        guess, expected = float(guess), self.expected()
         if self._near(guess, expected):
             return f"Right: {self.in_words(expected)}."
-        for slip in self.slips:
-            if self._near(guess, slip.value()):
-                return f"Not yet. {slip.feedback}"
+        named = [(slip.value(), slip.feedback) for slip in self.slips]
         for factor, words in self._scale_slips():
-            if self._near(guess, expected * factor) or self._near(guess, expected / factor):
-                return f"Not yet. You are off by a factor of {words}. The answer is wanted in {self.unit}."
+            said = f"You are off by a factor of {words}. The answer is wanted in {self.unit}."
+            named += [(expected * factor, said), (expected / factor, said)]
+        value, said = min(named, key=lambda slip: abs(guess - slip[0]) / abs(slip[0]))
+        if self._near(guess, value):
+            return f"Not yet. {said}"
         direction = "high" if guess > expected else "low"
         return f"Not yet: {guess:,.6g} is too {direction}. Ask for hint({self.key!r})."
 
@@ -67,7 +69,7 @@ class NumberExercise:
 
     def _scale_slips(self) -> tuple[tuple[float, str], ...]:
         """Slips of unit that make sense here. A ratio, or a guess at a measurement, is off by 2 for other reasons."""
-        of_bytes = (GIB_SLIP,) if self.unit in OF_BYTES else ()
+        of_bytes = (_binary_slip(OF_BYTES[self.unit]),) if self.unit in OF_BYTES else ()
         counted = (COUNTING_SLIP,) if self.unit != "times" and self.tolerance < 0.1 else ()
         return SCALE_SLIPS + of_bytes + counted
 
@@ -75,7 +77,8 @@ class NumberExercise:
         return self.solution.format(**self.numbers(), answer=self.in_words(self.expected()))
 
 
-OF_BYTES = ("bytes", "kB", "MB", "GB", "TB", "seconds", "s", "ms")  # the units of what is counted from bytes
+# The units of what is counted from bytes, and the prefix that its sizes have: seconds come of a memory's gigabytes.
+OF_BYTES = {"kB": "k", "MB": "M", "TB": "T"} | dict.fromkeys(("bytes", "GB", "seconds", "s", "ms"), "G")
 
 SCALE_SLIPS = (
     (1e3, "1,000: look at the prefix of your unit (milli, kilo, mega, giga)"),
@@ -83,8 +86,16 @@ SCALE_SLIPS = (
     (1e9, "1,000,000,000: look at the prefix of your unit"),
     (100.0, "100: a share and a percentage are not the same number"),
 )
-GIB_SLIP = (2**30 / 1e9, "2**30 / 1e9: one of your sizes is in GiB and the other in GB")
 COUNTING_SLIP = (2.0, "2: look for a factor 2 too many or too few (K and V, multiply and add, bytes of a number)")
+
+
+def _binary_slip(prefix: str) -> tuple[float, str]:
+    """The slip of a size in GiB for GB: a factor of 2**30 / 1e9, and of its own for each prefix."""
+    power = 1 + "kMGT".index(prefix)
+    binary = f"{prefix.upper()}iB"
+    return 2.0 ** (10 * power) / 10.0 ** (3 * power), (
+        f"2**{10 * power} / 1e{3 * power}: one of your sizes is in {binary} and the other in {prefix}B"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +122,7 @@ class ChoiceExercise:
             return f"Not answered yet: choose one of {letters}."
         letter = guess.strip().lower() if isinstance(guess, str) else guess
         if not isinstance(letter, str) or letter not in self.options:
-            return f"{guess!r} is not one of the options. Choose one of {letters}."
+            return f"{shown(guess)} is not one of the options. Choose one of {letters}."
         verdict = "Right" if letter == self.right else "Not yet"
         return f"{verdict}. {self.because[letter].format(**self.numbers())}"
 
@@ -141,7 +152,7 @@ def find(key: str) -> Exercise:
         return all_exercises()[key]
     except (KeyError, TypeError):
         raise UnknownNameError(
-            f"exercise {key!r} is not known; expected one of {', '.join(all_exercises())}."
+            f"exercise {shown(key)} is not known; expected one of {', '.join(all_exercises())}."
         ) from None
 
 

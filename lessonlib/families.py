@@ -232,6 +232,7 @@ _family("qwen3_5_moe_text", (248320, 2048, None, 40, 16, 2, 32768), "qwen3_5_tex
 _family("lara_mini", (151936, 1024, None, 34, 16, 4, 131072), "qwen3_5_moe_text", gate=False, cycle="LSLFS",
         period=None, window="sliding_window", mixers={"L": "gated_delta", "F": "attention", "S": "attention"},
         experts=replace(QWEN, placement=None, shared_gate=False), moe=(128, 4, 512, 512),
+        ignored={"intermediate_size": None, "attn_output_gate": False},
         defaults={**TIED, **DELTA_SIZES, "head_dim": 128, "linear_num_key_heads": 8, "linear_num_value_heads": 16,
             "sliding_window": 512})
 _family("olmo_hybrid", (100352, 3840, 11008, 32, 30, None, 65536), "qwen3_5_text", gate=False, period=None,
@@ -486,7 +487,7 @@ IRREGULAR = {
 
 # --- which keys are structural: set and unread, they are an error ---
 STRUCTURAL = re.compile(
-    r"expert|moe|lora|mamba|ssm|conv|linear_|rnn|state_size|layer_types|layers_type|block_type|per_layer|layers_block"
+    r"expert|moe|lora|mamba|ssm|conv|linear_|rnn|state_size|layer_types|layers_type|block_type|block_config|per_layer|layers_block"
     r"|layer_indices|layer_list|attn_type|index_|indexer|shared_kv|kv_shared|cross_att|encoder|^hc_|altup|laurel|window"
     r"|sliding|chunk_size|vision|audio|sink|mla|hybrid|dense|dff|nope_head|rope_head|q_head_dim|k_head_dim|v_head_dim"
     r"|head_dim|qk_norm|qk_layernorm|pruned_heads|layer_norm_elementwise|bidirectional|loop|recurrence"
@@ -496,22 +497,24 @@ STRUCTURAL = re.compile(
     r"|attention_heads|num_key_value_heads|num_kv_heads|n_head_kv|intermediate_size|n_inner|ffn_dim|ffn_hidden_size"
     r"|text_config|is_encoder_decoder)$"
 )
+GROUPS = re.compile("kv|group|gqa|mqa|key_value")  # with a number: how many heads share keys and values
 HARMLESS: dict[str, Any] = {  # look structural, and change neither sizes nor work; with the value where that holds
     **dict.fromkeys((
         "router_aux_loss_coef", "chunk_size_feed_forward", "moe_router_dtype", "num_expert_group", "moe_norm_min",
         "moe_renormalize", "moe_routed_scaling_factor", "moe_router_logit_softcapping", "expert_selection_fn",
         "shared_expert_combination_strategy", "enable_moe_fp32_combine", "mamba_chunk_size", "use_mamba_kernels",
-        "mamba_ssm_cache_dtype", "mamba_ssm_dtype", "chunk_size", "moe_router_activation_func", "num_expert_groups",
-        "max_window_layers",
+        "chunk_size", "moe_router_activation_func", "num_expert_groups", "max_window_layers", "n_group", "topk_group",
+        "num_beam_groups", "clip_qkv",
     )),
-    "moe_layer_freq": 1,
+    "moe_layer_freq": 1, "mamba_ssm_cache_dtype": "float32", "mamba_ssm_dtype": "float32",  # as the state is counted
 }
 SAME_THING = (  # names of one thing: an unread one is harmless where it equals the one that was read
     ("hidden_size", "n_embd", "n_embed", "d_model", "dim", "word_embed_proj_dim", "conv_dim", "conv_dim_out",
      "block_dim"),
     ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
     ("num_attention_heads", "n_head", "n_heads", "num_heads", "attention_heads", "num_attention_heads_per_layer"),
-    ("num_key_value_heads", "num_kv_heads", "n_head_kv"),
+    ("num_key_value_heads", "num_kv_heads", "n_head_kv", "n_kv_heads", "n_kv_head", "kv_heads", "num_heads_kv",
+     "num_query_groups"),
     ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"),
     ("num_experts_per_tok", "num_experts_per_token", "experts_per_token", "moe_topk", "moe_k"),
     ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts"),

@@ -120,6 +120,8 @@ def own_model(source: Any, like: str | None = None) -> Model:
 
     `like`: the family, for an architecture that has another's shape and a name of its own.
     """
+    if isinstance(source, bytes) and not isinstance(source, Upload):
+        source = Upload(source, "config.json")
     config = read_config(source)
     try:
         return Model.from_config(config, like=like, name=_model_name(config, source))

@@ -144,7 +144,7 @@ def read_traffic(
             "and a line a request."
         )
     if not text.strip(" \t\r\n,;|"):
-        raise InvalidInputError(f"{owner} is empty; expected a first line of column names and then a line a request.")
+        raise _empty(owner)
     reader = _Rows(owner, text)
     found = _columns(owner, reader, prompt_column, output_column, cached_column)
     kinds, places = tuple(found), tuple(found.values())
@@ -186,6 +186,10 @@ def _content(source: Any) -> tuple[str, str | bytes]:
     if len(content) > LARGEST_TRAFFIC:
         raise InvalidInputError(_too_large(path.name))
     return path.name, content
+
+
+def _empty(owner: str) -> InvalidInputError:
+    return InvalidInputError(f"{owner} is empty; expected a first line of column names and then a line a request.")
 
 
 def _too_large(name: str) -> str:
@@ -238,7 +242,10 @@ class _Rows:
         self.quoted = '"' in text
         self.header: list[str] = []
         while not any(self.header):
-            self.header = [title.strip() for title in next(self._read())[0]]
+            row = next(self._read(), None)
+            if row is None:
+                raise _empty(owner)
+            self.header = [title.strip() for title in row[0]]
         self.header_line = self.reader.line_num
 
     def _delimiter(self, first: str) -> str:
@@ -392,12 +399,15 @@ def _tokens(
 
 
 def _batch(fields: list[list[str]], width: int, pick: Any, kinds: tuple[str, ...]) -> list[Any] | None:
-    """The usual case, and the fast one: plain digits in every cell. None when a row needs a closer look."""
+    """The usual case, and the fast one: digits in every cell, perhaps with ".0". None for rows to look at closely."""
     if set(map(len, fields)) != {width}:
         return None
     arrays: dict[str, Any] = {}
     for kind, cells in zip(kinds, zip(*map(pick, fields), strict=True), strict=True):
         digits = "".join(cells)
+        if ".0" in digits:  # whole numbers as a table of floats writes them
+            cells = tuple(cell.removesuffix(".0") for cell in cells)
+            digits = "".join(cells)
         if not (digits.isascii() and digits.isdigit() and all(cells) and max(map(len, cells)) <= MOST_DIGITS):
             return None
         arrays[kind] = np.array(list(map(int, cells)), dtype=np.int64)
@@ -445,6 +455,9 @@ def _slowly(
 def _cell(text: str, least: int) -> tuple[int, str]:
     """A cell as a whole number, or what is wrong with it."""
     plain = text.strip()
+    if re.fullmatch(r"[0-9]{1,3}\.000", plain):
+        whole = plain.partition(".")[0]
+        return 0, f"may be {whole} or {whole} thousand; expected plain digits, {whole} or {whole}000"
     if re.fullmatch(r"[0-9]+(\.0*)?", plain):
         digits = plain.partition(".")[0].lstrip("0") or "0"
         if len(digits) > MOST_DIGITS + 1 or int(digits) > MOST_TOKENS:

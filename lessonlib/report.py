@@ -31,6 +31,7 @@ from lessonlib.traffic_cost import (
 from lessonlib.units import format_bytes, format_percent, format_seconds
 
 DOTS = 2500  # requests drawn as dots
+PRICES = (1e-6, 1e12)  # of a device and hour, in any currency
 MOST_NAMES = 3  # of columns or keys that are listed
 
 
@@ -149,7 +150,12 @@ def hourly_price(*given: Any) -> tuple[float, str]:
         raise InvalidInputError(
             f"Price: currency is {shown(currency)}; expected its name, of at most 8 letters, such as 'USD'."
         )
-    return require_rate("Price", "price_per_hour", amount, f"{_name(currency)} for one device and hour"), currency
+    hour = require_rate("Price", "price_per_hour", amount, f"{_name(currency)} for one device and hour")
+    if not PRICES[0] <= hour <= PRICES[1]:
+        raise InvalidInputError(
+            f"Price: price_per_hour is {hour:g} {_name(currency)}; expected from {PRICES[0]:g} to {PRICES[1]:g}."
+        )
+    return hour, currency
 
 
 def _totals(request: Request) -> Request:
@@ -173,6 +179,10 @@ def _bindings(cost: TrafficCost) -> list[tuple[str, float, str]]:
     return sorted(shares, key=lambda row: -row[1])
 
 
+def _times(ratio: float) -> str:
+    return f"{ratio:.2f} x" if math.isfinite(ratio) else "(no time is left)"
+
+
 def _at(batch: int) -> str:
     return f"{batch:,} at a time" if batch > 1 else "one at a time"
 
@@ -193,7 +203,7 @@ def _verdict(
         else "Memory holds a batch large enough to make passes with prompts mixed in compute bound."
     )
     exact = f"{full.prefill.seconds / full.decode.seconds:.3g}" if full.decode.seconds else "undefined"
-    best = ", ".join(f"{one.name} {one.at_limit:.2f} x" for one in ranked[:3])
+    best = ", ".join(f"{one.name} {_times(one.at_limit)}" for one in ranked[:3])
     lines = [
         ("Phase, by the GPU clock", f"{_phase(full.decode_share)}, {_at(full.batch)}."),
         (
@@ -325,7 +335,7 @@ def _numbers(
 
 def _levers(full: TrafficCost, ranked: list[Ranked]) -> list[Block]:
     rows = [("lever: GPU time before / after", _at(full.batch), "at its own limit")]
-    rows += [(one.name, f"{one.held:.2f} x", f"{one.at_limit:.2f} x") for one in ranked]
+    rows += [(one.name, _times(one.held), _times(one.at_limit)) for one in ranked]
     parts = [
         (f"part of the GPU clock, {_at(full.batch)}", "share", "bound by"),
         *((name, format_percent(share), bound) for name, share, bound in _bindings(full)),

@@ -160,7 +160,11 @@ def place_of(name: Any) -> Path:
         raise InvalidInputError(f"save: name is {shown(name)}; expected a name without ending, such as 'my_report'.")
     if len(stem) > LONGEST_NAME:
         raise InvalidInputError(f"save: name has {len(stem)} characters; expected at most {LONGEST_NAME}.")
-    if not base.parent.is_dir():
+    try:
+        there = base.parent.is_dir()
+    except OSError:  # a name too long for any folder
+        there = False
+    if not there:
         raise InvalidInputError(f"save: the folder {shown(str(base.parent))} does not exist; make it first.")
     return base.parent / stem
 
@@ -183,8 +187,11 @@ def write_all(files: Mapping[Path, bytes]) -> None:
         for path in list(ready):
             os.replace(ready[path], path)
             del ready[path]
-    except OSError as error:
-        raise InvalidInputError(f"save: {shown(path.name)} cannot be written: {error.strerror}.") from error
+    except (OSError, ValueError) as error:  # ValueError: a name with a zero byte
+        if isinstance(error, InvalidInputError):
+            raise
+        why = getattr(error, "strerror", None) or error
+        raise InvalidInputError(f"save: {shown(path.name)} cannot be written: {why}.") from error
     finally:
         for temporary in ready.values():
             Path(temporary).unlink(missing_ok=True)

@@ -3,6 +3,7 @@
 import json
 from functools import partial
 
+import numpy as np
 import pytest
 
 from lessonlib import catalogue
@@ -100,6 +101,32 @@ def test_an_unknown_name_is_answered_with_the_nearest(load, wrong, nearest):
 def test_anything_else_for_a_name_is_unknown_too(load, wrong):
     with pytest.raises(UnknownNameError):
         load(wrong)
+
+
+HUGE = 10**5000  # a number that Python refuses to print
+
+
+@pytest.mark.parametrize(
+    "load",
+    [
+        lambda: catalogue.read_config(HUGE),
+        lambda: catalogue.read_config("x" * 5000),
+        lambda: catalogue.read_config(b'{"' + b"k" * 9000 + b'": 1, "' + b"k" * 9000 + b'": 2}'),
+        lambda: catalogue.load_lengths(HUGE, "output"),
+        lambda: catalogue.load_lengths("production-reasoning", HUGE),
+        lambda: catalogue.load_table(np.arange(3)),
+        lambda: catalogue.source_of(np.arange(3)),
+        lambda: catalogue.typical_efficiency("h100-sxm", engine=np.arange(3)),
+        lambda: catalogue.typical_efficiency("h100-sxm", engine=HUGE),
+        lambda: catalogue.load_measurements(value=np.arange(3)),
+        lambda: catalogue.load_measurements(value=[1]),
+        lambda: catalogue.load_measurements(value=HUGE),
+    ],
+)
+def test_whatever_is_given_is_refused_in_few_words(load):
+    with pytest.raises(LessonError) as caught:
+        load()
+    assert len(str(caught.value)) < 500
 
 
 def test_every_name_says_where_it_comes_from():

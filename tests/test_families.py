@@ -246,11 +246,85 @@ def test_like_reads_a_new_model_of_a_known_layout():
     assert layout(Model.from_config(new, like="llama")) == layout(Model.from_config(LLAMA))
     with pytest.raises(UnsupportedModelError, match="num_experts"):
         Model.from_config({**new, "num_experts": 8}, like="llama")
-    for like in ("lama", 5, [], ""):
+    for like in ("lama", 5, [], "", 10**5000):
         with pytest.raises(UnsupportedModelError, match="no family"):
             Model.from_config(new, like=like)
     with pytest.raises(UnsupportedModelError, match="layout of its own"):
         Model.from_config(next(row["config"] for row in CATALOGUE if row["name"] == "qwen3-8b"), like="llama")
+
+
+def test_like_takes_no_size_from_the_class_of_another_model():
+    sizes = ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size", "intermediate_size")
+    for config in (
+        {},
+        {"tokenizer_class": "X", "model_max_length": 8192},
+        {"block_count": 80, "embedding_length": 8192},
+    ):
+        with pytest.raises(UnsupportedModelError, match="does not state") as caught:
+            Model.from_config(config, like="llama")
+        assert all(size in str(caught.value) for size in sizes)
+    new = {**LLAMA, "model_type": "brand_new"}
+    for size in sizes:
+        with pytest.raises(UnsupportedModelError, match=f"does not state {size}"):
+            Model.from_config({key: value for key, value in new.items() if key != size}, like="llama")
+    mixtral = next(row["config"] for row in CATALOGUE if row["name"] == "mixtral-8x7b") | {"model_type": "brand_new"}
+    assert Model.from_config(mixtral, like="mixtral").expert_kinds
+    for size in ("num_key_value_heads", "num_local_experts", "num_experts_per_tok"):
+        with pytest.raises(UnsupportedModelError, match=f"does not state {size}"):
+            Model.from_config({key: value for key, value in mixtral.items() if key != size}, like="mixtral")
+    deepseek = next(row["config"] for row in CATALOGUE if row["name"] == "deepseek-v3") | {"model_type": "brand_new"}
+    del deepseek["kv_lora_rank"]
+    with pytest.raises(UnsupportedModelError, match="does not state kv_lora_rank"):
+        Model.from_config(deepseek, like="deepseek_v3")
+
+
+KV_SPELLINGS = """n_kv_heads n_kv_head kv_heads num_query_groups num_kv_groups num_groups num_heads_kv gqa_groups
+multi_query_group_num num_key_value_groups n_key_value_heads attention.head_count_kv numKVHeads""".split()
+
+
+@pytest.mark.parametrize("key", KV_SPELLINGS)
+def test_no_spelling_of_grouped_heads_becomes_a_model_without_groups(key):
+    alone = {name: value for name, value in LLAMA.items() if name != "num_key_value_heads"} | {key: 8}
+    with pytest.raises(UnsupportedModelError, match=key):
+        Model.from_config(alone)
+    with pytest.raises(UnsupportedModelError, match=key):
+        Model.from_config(alone | {"model_type": "brand_new"}, like="llama")
+    with pytest.raises(UnsupportedModelError, match=key):
+        Model.from_config(alone | {key: [8] * 16})
+
+
+def test_a_second_spelling_that_agrees_and_routing_groups_are_no_error():
+    plain = layout(Model.from_config(LLAMA))
+    same = {"n_kv_heads": 8, "num_query_groups": 8, "n_group": 4, "topk_group": 2, "use_kv_cache": True}
+    assert layout(Model.from_config(LLAMA | same)) == plain
+    with pytest.raises(UnsupportedModelError, match="n_kv_heads"):
+        Model.from_config(LLAMA | {"n_kv_heads": 4})
+
+
+def test_blocks_with_sizes_of_their_own_are_refused():
+    blocks = [{"attention": {"n_heads_in_group": 8}, "ffn": {"ffn_mult": 2.6}}] * 16
+    for model_type in ("llama", "nemotron-nas"):
+        with pytest.raises(UnsupportedModelError, match="block_configs"):
+            Model.from_config({**LLAMA, "model_type": model_type, "block_configs": blocks}, like="llama")
+
+
+@pytest.mark.parametrize(
+    ("model_type", "key", "value"),
+    [
+        ("qwen3_5_text", "attn_output_gate", False), ("qwen3_next", "attn_output_gate", False),
+        ("lara_mini", "attn_output_gate", True), ("hunyuan_v1_dense", "use_qk_norm", False),
+        ("hunyuan_v1_moe", "use_qk_norm", False), ("minimax_m2", "use_qk_norm", False), ("apertus", "qk_norm", False),
+        ("qwen3", "use_qk_norm", False), ("cohere", "use_gated_activation", False),
+        ("cohere2", "use_gated_activation", False), ("cohere2_moe", "use_gated_activation", False),
+        ("solar_open", "first_k_dense_replace", 1), ("qwen3_5_text", "mamba_ssm_dtype", "bfloat16"),
+        ("qwen3_next", "mamba_ssm_cache_dtype", "float16"),
+    ],
+)  # fmt: skip
+def test_a_switch_that_is_set_against_what_is_counted_is_an_error(model_type, key, value):
+    plain = Model.from_config({"model_type": model_type})
+    assert Model.from_config({"model_type": model_type, key: None}).parameters == plain.parameters
+    with pytest.raises(UnsupportedModelError, match=key):
+        Model.from_config({"model_type": model_type, key: value})
 
 
 @pytest.mark.parametrize("model_type", ["bert", "roberta", "bart", "t5", "whisper", "electra", "xlm-roberta", "marian"])

@@ -108,6 +108,17 @@ def test_a_model_has_the_name_that_its_file_gives_it(tmp_path):
     assert own_model(Upload(other.encode(), "x.json"), like="llama").parameters == llama().parameters
 
 
+def test_bytes_without_a_name_are_taken_or_refused(capsys):
+    content = json.dumps(CONFIG).encode()
+    assert own_model(content).name == "your llama"
+    chooser = choose_model("llama-3.2-1b")
+    assert chooser.take(content).parameters == llama().parameters
+    assert (
+        chooser.take(b"[1]").name == "your llama"
+        and "Config file 'config.json' holds a list" in capsys.readouterr().out
+    )
+
+
 def test_in_words_prints_what_is_refused_and_nothing_else(capsys):
     kept = 1
     with in_words():

@@ -58,6 +58,9 @@ def test_columns_may_be_chosen_and_cached_tokens_are_read_only_when_named():
 # Each: what is wrong, the CSV, and what its error must say.
 REFUSED = {
     "empty": (b"", ["empty"]),
+    "empty quotes": ('""\n""\n', ["is empty"]),
+    "a space that does not break": ("\u00a0\n", ["is empty"]),
+    "a vertical tab": ("\x0b\n", ["is empty"]),
     "blank": ("\n \n,,\n", ["empty"]),
     "only a header": (HEAD, ["no row", "after line 1"]),
     "negative": (HEAD + "1,2\n3,-4\n", ["Line 3 (row 2)", "'output_tokens'", "'-4' is negative"]),
@@ -72,6 +75,8 @@ REFUSED = {
     "a fraction": (HEAD + "1,2.5\n", ["'2.5' is not written as a whole number"]),
     "an exponent": (HEAD + "1,1e3\n", ["'1e3' is not written as a whole number"]),
     "thousands": (HEAD + '1,"1,024"\n', ["'1,024' has marks between its thousands"]),
+    "thousands or decimals": (HEAD + "1.0,2\n1.000,2\n", ["Line 3 (row 2)", "may be 1 or 1 thousand", "1 or 1000"]),
+    "more thousands or decimals": (HEAD + "1,120.000\n", ["may be 120 or 120 thousand"]),
     "huge": (HEAD + f"1,{2**53 + 1}\n", ["is too large"]),
     "thousands of digits": (HEAD + f"1,{'9' * 100_000}\n", ["is too large", "(100002 characters)"]),
     "a formula": (HEAD + "1,=cmd|' /C calc'!A0\n", ["is a formula, which stays text"]),
@@ -167,8 +172,16 @@ def test_the_fast_path_and_the_slow_one_agree():
     plain = HEAD + "".join(f"{p},{o}\n" for p, o in rows)
     spaced = HEAD + "".join(f" {p},{o}.0\n" for p, o in rows)
     quoted = HEAD + "".join(f'"{p}","{o}"\n' for p, o in rows)
+    floats = HEAD + "".join(f"{p}.0,{o}.0\n" for p, o in rows)
     expected = tuple(map(list, zip(*rows, strict=True)))
     assert both(read_traffic(plain)) == both(read_traffic(spaced)) == both(read_traffic(quoted)) == expected
+    assert both(read_traffic(floats)) == expected
+    assert both(read_traffic(floats + "1234.000,5.\n")) == ([*expected[0], 1234], [*expected[1], 5])
+
+
+def test_floats_of_whole_numbers_take_the_fast_path(monkeypatch):
+    monkeypatch.setattr(own_traffic, "_slowly", None)  # which takes four times as long
+    assert both(read_traffic(HEAD + "200.0,300.0\n7,8.0\n")) == ([200, 7], [300, 8])
 
 
 def test_traffic_checks_itself_and_cannot_be_written_to():

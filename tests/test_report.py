@@ -152,6 +152,32 @@ def test_what_is_refused(sample):
         traffic_report(server(), sample, batch=0)
 
 
+@pytest.mark.parametrize("amount", [1e308, 1e13, 1e-300])
+def test_a_price_that_none_has_is_refused(sample, amount):
+    with pytest.raises(InvalidInputError, match="expected from 1e-06 to 1e"):
+        traffic_report(server(), sample, amount)
+
+
+def test_what_leaves_no_time_is_said_in_words():
+    ones = OwnTraffic("ones", np.array([100, 200]), np.array([1, 1]), np.array([0, 0]))
+    text = traffic_report(server(), ones, 2.5).html()
+    assert "a prefill that takes no time" in text and "(no time is left)" in text
+    assert not re.search(r"\b(inf|nan)\b", re.sub(r"base64,[^\"]*", "", text))
+
+
+@pytest.mark.parametrize("name", ["x" * 5000 + "/y", "a\0b/y"])
+def test_a_folder_that_cannot_be_is_refused(report, name):
+    with pytest.raises(InvalidInputError, match="does not exist"):
+        report.save(name)
+
+
+def test_a_name_that_no_file_has_is_refused_and_leaves_nothing(tmp_path):
+    for name in ("a\0b", "x" * 5000):
+        with pytest.raises(InvalidInputError, match="cannot be written"):
+            report_page.write_all({tmp_path / name: b"x"})
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_concurrency_of_ones_own(sample):
     made = traffic_report(server(), sample, batch=8)
     assert made.full.batch == 8 and table(made, "at the floor")["at the floor"] == ("alone", "8 at a time")

@@ -1,5 +1,6 @@
 """The timed decoder is correct and does what lessonlib counts; a record is whole, checked, and never half written."""
 
+import inspect
 import json
 import os
 from dataclasses import asdict, replace
@@ -19,7 +20,7 @@ from lessonlib import (
 )
 from lessonlib.timing import cpu
 from lessonlib.timing.decoder import Counts, NumpyDecoder, toy_model
-from lessonlib.timing.record import Point, Yardstick, read_record, read_records, record_from, write_record
+from lessonlib.timing.record import TOY_SIZES, Point, Yardstick, read_record, read_records, record_from, write_record
 
 TOY = {"layers": 2, "width": 64, "heads": 4, "inner": 96, "vocabulary": 50}
 IDS = np.random.default_rng(1).integers(0, 50, 150)
@@ -167,6 +168,33 @@ def test_a_damaged_or_foreign_file_is_named_and_skipped(record, tmp_path):
     assert read_records(tmp_path, "cuda")[0] == []
 
 
+@pytest.mark.parametrize("path", ["/dev/zero", None, 5, "a\0b", "x" * 5000, ".", b"x"])
+def test_what_is_no_regular_file_is_refused(path):
+    with pytest.raises(InvalidInputError, match="record") as caught:
+        read_record(path)
+    assert len(str(caught.value)) < 300
+
+
+def test_a_file_that_is_too_large_is_said_once(tmp_path):
+    (tmp_path / "large.json").write_text(" " * (2**20 + 1))
+    with pytest.raises(InvalidInputError) as caught:
+        read_record(tmp_path / "large.json")
+    assert str(caught.value).count("it has more than") == 1 and "damaged" not in str(caught.value)
+
+
+def test_a_folder_and_a_kind_that_are_none_are_refused(tmp_path):
+    for folder in (tmp_path / "nowhere", None, 5, "a\0b"):
+        with pytest.raises(InvalidInputError, match="folder is"):
+            read_records(folder)
+    for what in ("toaster", 5, []):
+        with pytest.raises(InvalidInputError, match="expected one of cpu, cuda"):
+            read_records(tmp_path, what)
+
+
+def test_the_sizes_of_a_record_are_those_of_the_decoder():
+    assert set(inspect.signature(toy_model).parameters) == TOY_SIZES
+
+
 def changed(record, path, value):
     data = json.loads(json.dumps(asdict(record)))
     place = data
@@ -190,6 +218,14 @@ def changed(record, path, value):
         (("points", 0, "seconds"), ["quick"], "point 0"),
         (("points", 0, "context"), -1, "context is -1"),
         (("points", 0, "phase"), None, "point 0"),
+        (("points", 0, "phase"), "dreaming", "prefill or decode"),
+        (("when",), "yesterday", "when is 'yesterday'; expected a date"),
+        (("requests",), 5, "requests is 5"),
+        (("conditions",), {}, "'model' of its conditions is None"),
+        (("conditions", "model"), {"layers": 0}, "'model' of its conditions"),
+        (("conditions", "model"), {"colour": 3}, "'model' of its conditions"),
+        (("device", "memory"), "16 GB", "memory of its device is '16 GB'"),
+        (("yardsticks",), {}, "'matvec_bandwidth' of its yardsticks is None"),
         (("points",), {}, "points"),
         (("requests", 0, "ttft"), float("nan"), "request 0: ttft"),
         (("requests", 0, "prompt"), 1.5, "request 0: prompt is 1.5"),
@@ -200,8 +236,35 @@ def test_a_wrong_field_is_named(record, path, value, words):
         record_from(changed(record, path, value))
 
 
-def test_a_record_may_be_of_an_apple_gpu(record):
-    assert record_from(changed(record, ("what",), "mps")).what == "mps"
+def other_record(record):
+    return replace(record, device=record.device | {"cores": 3})
+
+
+def test_another_record_of_the_same_second_gets_a_name_of_its_own(record, tmp_path):
+    first, second = write_record(record, tmp_path), write_record(other_record(record), tmp_path)
+    assert second.name == first.name.replace(".json", "-2.json")
+    assert write_record(other_record(record), tmp_path) == second
+    assert read_record(first) == record and read_record(second) == other_record(record)
+    first.write_text("notes of somebody")
+    assert write_record(record, tmp_path).name.endswith("-3.json") and first.read_text() == "notes of somebody"
+
+
+def test_what_cannot_be_written_is_refused_and_nothing_is(record, tmp_path):
+    (tmp_path / "file").write_text("x")
+    for folder in (tmp_path / "file", None, "a\0b", tmp_path / ("x" * 5000)):
+        with pytest.raises(InvalidInputError, match="cannot be written to"):
+            write_record(record, folder)
+    long = replace(record.points[0], seconds=(1.0,) * 10**6)
+    for wrong, words in (
+        (None, "record is None"),
+        (asdict(record), "expected a Record"),
+        (replace(record, versions={"x": {1}}), "JSON"),
+        (replace(record, conditions=record.conditions | {"x": float("nan")}), "JSON"),
+        (replace(record, points=(long,)), "expected at most 1,048,576"),
+    ):
+        with pytest.raises(InvalidInputError, match=words):
+            write_record(wrong, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_nothing_is_left_behind_when_writing_fails(record, tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from lessonlib import LessonError, Request, request_cost
+from lessonlib import InvalidInputError, LessonError, Request, request_cost
 from lessonlib.timing import gpu
 from lessonlib.timing.record import record_from
 
@@ -86,6 +86,22 @@ def test_each_reason_is_one_sentence(built_for, said, words):
 def test_importing_it_loads_no_pytorch():
     code = "import sys; sys.modules['torch'] = None; import lessonlib.timing.gpu"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("section", "key"),
+    [("device", "name"), ("device", "memory")]
+    + [("conditions", key) for key in RECORD["conditions"]]
+    + [("yardsticks", "read_bandwidth"), ("yardsticks", "matmul_rate")],
+)
+def test_what_the_report_reads_is_needed(section, key):
+    less = {name: value for name, value in RECORD[section].items() if name != key}
+    with pytest.raises(InvalidInputError, match=f"'{key}' of its {section} is None"):
+        record_from(RECORD | {section: less})
+
+
+def test_a_record_may_be_of_an_apple_gpu():
+    assert record_from(RECORD | {"what": "mps"}).what == "mps"
 
 
 def test_the_prediction_is_from_the_ceilings():

@@ -21,7 +21,7 @@ import pytest
 from helpers import server as llama_on_h100
 
 from lessonlib import InvalidInputError, Request, request_cost
-from lessonlib.timing.record import MeasuredRequest, read_record, write_record
+from lessonlib.timing.record import MeasuredRequest, read_record, record_from, write_record
 from lessonlib.timing.server import ServerTimingError, predicted, report, step_fit, time_server
 from lessonlib.timing.server_client import Limits, client_of
 
@@ -140,6 +140,19 @@ class Handler(BaseHTTPRequestHandler):
         self.event(choices=[{"delta": {}, "finish_reason": "length"}], usage=usage)
         self.wfile.write(b"0\r\n\r\n")
 
+    def counts_no_prompt(self):
+        self.start()
+        for _ in range(self.asked):
+            self.token()
+        self.end(self.asked, prompt_tokens=0)
+
+    def speaks_up(self):
+        self.start("Text/Event-Stream; charset=UTF-8")
+        self.wfile.write(b"3\r\n\xef\xbb\xbf\r\n")
+        for _ in range(self.asked):
+            self.token()
+        self.end(self.asked)
+
     def one_chunk(self):
         self.start()
         self.token(text=" word" * self.asked)
@@ -185,6 +198,24 @@ class Handler(BaseHTTPRequestHandler):
             self.token()
         self.end(10**400)
 
+    def counts_two_fewer(self):
+        self.start()
+        for _ in range(self.asked):
+            self.token()
+        self.end(self.asked - 2)
+
+    def counts_sixteen_more(self):
+        self.start()
+        for _ in range(self.asked):
+            self.token()
+        self.end(self.asked + 16)
+
+    def sends_one_chunk_more(self):
+        self.start()
+        for _ in range(self.asked):
+            self.token()
+        self.end(self.asked - 1)
+
     def counts_too_few(self):
         self.start()
         for _ in range(self.asked):
@@ -228,6 +259,12 @@ class Handler(BaseHTTPRequestHandler):
             self.token()
         self.wfile.write(b"0\r\n\r\n")
 
+    def states_a_huge_chunk(self):
+        self.start()
+        self.token()
+        self.wfile.write(b"f" * 16 + b"\r\ndata: \n\n")
+        self.close_connection = True
+
     def never_ends(self):
         self.start()
         while not released.is_set():
@@ -249,6 +286,13 @@ class Handler(BaseHTTPRequestHandler):
         self.start()
         self.token()
         self.event(error={"message": f"out of memory, {SECRET}"})
+
+    def breaks_down_in_another_form(self):
+        self.start()
+        self.token()
+        self.event(object="error", message="out of memory")
+        self.raw(b"data: [DONE]\n\n")
+        self.wfile.write(b"0\r\n\r\n")
 
     def fails_in_json(self):
         self.whole(500, "application/json", json.dumps({"error": {"message": f"no such model; your key {SECRET}"}}))
@@ -324,6 +368,21 @@ def test_each_shape_is_sent_at_each_concurrency(measured, tmp_path):
     assert read_record(write_record(measured, tmp_path)) == measured
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("model", None), ("ended", None), ("replies", None), ("replies", [{"name": "chat"}]), ("replies", 5)],
+)
+def test_what_the_report_reads_of_a_record_is_needed(measured, key, value):
+    data = json.loads(json.dumps(asdict(measured)))
+    data["conditions"][key] = value
+    with pytest.raises(InvalidInputError, match=f"'{key}' of its conditions"):
+        record_from(data)
+    data = json.loads(json.dumps(asdict(measured)))
+    data["conditions"]["replies"][0]["gaps"] = {"p50": 1.0}
+    with pytest.raises(InvalidInputError, match="'replies' of its conditions"):
+        record_from(data)
+
+
 def test_times_are_in_their_order(measured):
     for reply in replies_of(measured):
         assert (reply["problem"], reply["notes"], reply["finish"]) == ("", [], "length")
@@ -340,7 +399,7 @@ def test_times_are_in_their_order(measured):
 
 
 def test_what_is_sent_is_a_bounded_stream_and_no_prefix_repeats(base):
-    timed(f"{base}/good/v1/", rounds=3, extra={"ignore_eos": True, "stream_options": None})
+    timed(f"{base}/good/v1/", rounds=3.0, extra={"ignore_eos": True, "stream_options": None})
     assert {path for path, _ in Handler.bodies} == {"/good/v1/chat/completions"}
     bodies = [body for _, body in Handler.bodies]
     assert [body["max_tokens"] for body in bodies] == [WARM_UP] + [5] * 3 + [20] * 3
@@ -378,6 +437,8 @@ def test_a_stream_may_end_without_done(base):
         ("hides_its_thought", "thought was counted and not sent: TTFT includes it", 20, 3),
         ("miscounts", "more than were asked for: no TPOT", None, 20),
         ("counts_too_few", "usage counts fewer tokens than chunks came", None, 20),
+        ("counts_two_fewer", "usage counts fewer tokens than chunks came", None, 20),
+        ("counts_sixteen_more", "or more than were asked for: no TPOT", None, 20),
     ],
 )
 def test_what_cannot_be_known_is_left_out_and_said(base, name, words, output, chunks):
@@ -408,6 +469,29 @@ def test_what_a_number_leaves_out_is_said(base, name, words):
     assert f"of 2 replies: {words}" in report(record, llama_on_h100())
 
 
+def test_one_chunk_more_than_tokens_does_not_raise_tpot(base):
+    record = timed(f"{base}/sends_one_chunk_more", requests={"chat": (40, 4)})
+    (reply,), (one,) = replies_of(record), record.requests
+    assert (reply["chunks"], reply["output"], one.output) == (4, 3, 3)
+    assert reply["tpot"] == pytest.approx((reply["last"] - reply["ttft"]) / 3)
+    assert (one.seconds - one.ttft) / (one.output - 1) == pytest.approx(reply["tpot"])
+    assert any("one chunk more than tokens" in note for note in reply["notes"])
+
+
+def test_a_reply_without_prompt_tokens_is_left_out_and_said(base):
+    record = timed(f"{base}/counts_no_prompt")
+    assert record.requests == () and [reply["output"] for reply in replies_of(record)] == [5, 20]
+    assert "of 2 replies: usage gives no prompt tokens: it is left out" in report(record, llama_on_h100())
+
+
+def test_a_byte_order_mark_and_capitals_lose_nothing(base):
+    record = timed(f"{base}/speaks_up")
+    assert [(reply["chunks"], reply["problem"], reply["notes"]) for reply in replies_of(record)] == [
+        (5, "", []),
+        (20, "", []),
+    ]
+
+
 # ---- servers that fail
 
 
@@ -417,6 +501,7 @@ def test_what_a_number_leaves_out_is_said(base, name, words):
         ("cuts", "the stream was cut in the middle: it closed without an end", 3),
         ("stops_without_an_end", "the stream was cut in the middle", 3),
         ("breaks_down", 'reported an error in its stream: "out of memory, [key]"', 1),
+        ("breaks_down_in_another_form", 'reported an error in its stream: "out of memory"', 1),
         ("nothing", "the stream ended without any text", 0),
         ("fails_in_json", 'the server answered 500: "no such model; your key [key]"', 0),
         ("fails_in_html", 'the server answered 503: "<html><script>alert(1)</script>\\x1b[31m[key] filler', 0),
@@ -425,6 +510,7 @@ def test_what_a_number_leaves_out_is_said(base, name, words):
         ("sends_json", "the server sent application/json, no stream", 0),
         ("never_ends", "it was cut off, for it went on beyond the tokens asked for", 22),
         ("floods", "it was cut off, for it went on beyond the tokens asked for", 0),
+        ("states_a_huge_chunk", "does not speak HTTP as expected (OverflowError)", 1),
     ],
 )
 def test_a_problem_is_one_clear_line_and_what_came_is_kept(base, name, words, chunks):
@@ -603,6 +689,22 @@ def test_loopback_and_a_plain_host_by_consent():
         ({"requests": {"chat": (0, 5)}}, "time_server: chat: prompt words is 0"),
         ({"rounds": 0.5}, "rounds is 0.5"),
         ({"extra": {"n": 8}}, "extra may not hold messages, model, n, stream"),
+        ({"extra": {"max_tokens": 10**6}}, "extra may not hold .*max_tokens"),
+        ({"extra": {"max_completion_tokens": 10**6}}, "extra may not hold .*max_completion_tokens"),
+        ({"extra": 5}, "extra is no JSON object"),
+        ({"extra": [("a", 1)]}, "extra is no JSON object"),
+        ({"extra": {"a": {1}}}, "extra is no JSON object"),
+        ({"extra": {"a": float("nan")}}, "extra is no JSON object"),
+        ({"extra": {5: 1}}, "extra is no JSON object"),
+        ({"concurrency": 5}, "concurrency is 5"),
+        ({"requests": {5: (40, 3)}}, "requests is {5: "),
+        ({"requests": {"a": 5}}, "requests is {'a': 5}"),
+        ({"requests": {"a": (1,)}}, "requests is "),
+        ({"requests": {"a": (40.0, 3)}}, "a: prompt words is 40.0; expected it as an int"),
+        ({"requests": [("a", (40, 3))]}, r"requests is \["),
+        ({"limits": "x"}, "limits is 'x'"),
+        ({"key_variable": 5}, "key_variable is none"),
+        ({"allow_plain_http": "no"}, "allow_plain_http is 'no'"),
     ],
 )
 def test_a_plan_without_bounds_is_refused(base, changes, words):
@@ -611,7 +713,16 @@ def test_a_plan_without_bounds_is_refused(base, changes, words):
     assert Handler.bodies == []
 
 
+def test_a_teller_that_is_none_is_refused(base):
+    with pytest.raises(InvalidInputError, match="say None"):
+        time_server(f"{base}/good", "toy", say=None)
+    assert Handler.bodies == []
+
+
 def test_limits_are_checked():
+    for name in ("seconds", "silence"):
+        with pytest.raises(InvalidInputError, match=f"Limits: {name} is 1e\\+300; expected at most 86,400 s"):
+            Limits(**{name: 1e300})
     with pytest.raises(InvalidInputError, match="Limits: seconds is inf"):
         Limits(seconds=float("inf"))
     with pytest.raises(InvalidInputError, match="Limits: tokens is 0"):

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lessonlib.deployment import Deployment
-from lessonlib.errors import InvalidInputError, LessonError, require_count
+from lessonlib.errors import InvalidInputError, LessonError, require_count, shown
 from lessonlib.request import Request, request_cost
 from lessonlib.timing.record import SCHEMA, MeasuredRequest, Record, record_from
 from lessonlib.timing.server_client import Client, Limits, Reply, client_of, is_loopback
@@ -65,8 +65,13 @@ def time_server(
     machine alone unless `allow_plain_http`. A reply that fails is kept with its problem; a stage in which all fail ends
     the timing. Raises InvalidInputError before anything is sent, ServerTimingError when the small request fails.
     """
-    limits = limits or Limits()
-    client = client_of(url, model, limits, key_variable, allow_plain_http, extra or {})
+    limits = Limits() if limits is None else limits
+    if not isinstance(limits, Limits) or not callable(say):
+        raise InvalidInputError(
+            f"time_server: limits is {shown(limits)}, say {shown(say)}; expected a Limits and a function."
+        )
+    client = client_of(url, model, limits, key_variable, allow_plain_http, {} if extra is None else extra)
+    rounds = require_count("time_server", "rounds", rounds)
     levels = _checked_plan(concurrency, requests, rounds, limits)
     small = client.ask("warm-up", 1, 16, 2)
     if small.problem:
@@ -113,13 +118,21 @@ def _checked_plan(
     concurrency: Sequence[int], requests: Mapping[str, tuple[int, int]], rounds: int, limits: Limits
 ) -> list[int]:
     """The levels of concurrency, when the plan stays within the limits."""
+    if not isinstance(concurrency, Sequence) or isinstance(concurrency, str | bytes):
+        raise InvalidInputError(f"time_server: concurrency is {shown(concurrency)}; expected several, such as (1, 4).")
     levels = [require_count("time_server", "concurrency", level) for level in concurrency]
     if not levels or max(levels) > MOST_AT_ONCE or not requests:
         raise InvalidInputError(f"time_server: give at least one request, and concurrency from 1 to {MOST_AT_ONCE}.")
-    for name, (words, tokens) in requests.items():
-        require_count(f"time_server: {name}", "prompt words", words)
-        require_count(f"time_server: {name}", "output tokens", tokens)
-    sent = require_count("time_server", "rounds", rounds) * sum(levels)
+    for name, shape in requests.items() if isinstance(requests, Mapping) else [(None, None)]:
+        if not isinstance(name, str) or not isinstance(shape, tuple | list) or len(shape) != 2:
+            raise InvalidInputError(
+                f"time_server: requests is {shown(requests)}; expected names with prompt words and output tokens, such "
+                'as {"chat": (1024, 128)}.'
+            )
+        for what, number in zip(("prompt words", "output tokens"), shape, strict=True):
+            if type(require_count(f"time_server: {name}", what, number)) is not type(number):
+                raise InvalidInputError(f"time_server: {name}: {what} is {shown(number)}; expected it as an int.")
+    sent = rounds * sum(levels)
     planned = {"requests": sent * len(requests) + 1, "tokens": sent * sum(shape[1] for shape in requests.values()) + 2}
     for what, count in planned.items():
         if count > getattr(limits, what):
@@ -131,8 +144,10 @@ def _checked_plan(
 
 
 def _measured(reply: Reply) -> dict[str, Any]:
+    assert reply.ttft is not None and reply.tpot is not None and reply.output is not None
     tokens = {"prompt": reply.prompt, "output": reply.output, "batch": reply.concurrency}
-    return {"name": reply.name, **tokens, "ttft": reply.ttft, "seconds": reply.last}
+    last = reply.last if reply.chunks <= reply.output else reply.ttft + reply.tpot * (reply.output - 1)
+    return {"name": reply.name, **tokens, "ttft": reply.ttft, "seconds": last}
 
 
 def _said(replies: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -33,12 +33,16 @@ CHUNK = 4096  # bytes that one token may take in the stream, with all that is ar
 LINE, BODY, QUOTE = 2**18, 2**16, 200  # the most of a line, of an error's body, and of a quotation
 AT_ONCE = 1e-4  # seconds between chunks, below which they were not sent one by one
 FEW = 8  # chunks, of which a pause of this machine may have joined most
-OURS = ("messages", "model", "n", "stream")
+OURS = ("messages", "model", "n", "stream", "max_tokens", "max_completion_tokens")
+LONGEST = 86_400.0  # seconds: a day
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What a timing may take: requests, output tokens and seconds in all; seconds of silence before giving up."""
+    """What a timing may take: requests, output tokens and seconds in all; seconds of silence before giving up.
+
+    Both of the seconds are at most a day.
+    """
 
     requests: int = 100
     tokens: int = 20_000
@@ -49,7 +53,10 @@ class Limits:
         for name in ("requests", "tokens"):
             require_count("Limits", name, getattr(self, name))
         for name in ("seconds", "silence"):
-            require_rate("Limits", name, getattr(self, name), "seconds")
+            if require_rate("Limits", name, getattr(self, name), "seconds") > LONGEST:
+                raise InvalidInputError(
+                    f"Limits: {name} is {shown(getattr(self, name))}; expected at most {LONGEST:,.0f} s, a day."
+                )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,10 +93,23 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def _is_body(extra: Any) -> bool:
+    """Whether these fields can be sent: names, with what JSON has."""
+    try:
+        json.dumps(dict(extra), allow_nan=False)
+        return isinstance(extra, Mapping) and all(isinstance(name, str) for name in extra)
+    except (TypeError, ValueError, RecursionError):
+        return False
+
+
 def client_of(
     url: str, model: str, limits: Limits, key_variable: str, allow_plain_http: bool, extra: Mapping[str, Any]
 ) -> "Client":
     """The client of a checked URL. Its errors quote neither the key nor a part of the URL that may hold one."""
+    if not isinstance(key_variable, str) or not key_variable or not key_variable.isprintable():
+        raise InvalidInputError("time_server: key_variable is none; expected the name of an environment variable.")
+    if not isinstance(allow_plain_http, bool):
+        raise InvalidInputError(f"time_server: allow_plain_http is {shown(allow_plain_http)}; expected True or False.")
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
@@ -109,6 +129,8 @@ def client_of(
         )
     if not isinstance(model, str) or not model:
         raise InvalidInputError(f"time_server: model is {shown(model)}; expected the name that the server gives it.")
+    if not _is_body(extra):  # its values are not quoted: one may be a secret
+        raise InvalidInputError("time_server: extra is no JSON object; expected such as {'ignore_eos': True}, or None.")
     if set(extra) & set(OURS):
         raise InvalidInputError(f"time_server: extra may not hold {', '.join(OURS)}, which the timing sets itself.")
     key = os.environ.get(key_variable, "")
@@ -158,7 +180,7 @@ class Client:
         try:
             connection.connect()
             problem = self._exchange(connection, stream, self._body(words, asked))
-        except (OSError, http.client.HTTPException, ValueError) as error:
+        except (OSError, http.client.HTTPException, ValueError, OverflowError, RecursionError) as error:
             problem = "" if stream.finish else self._why(error)  # after the end of the text only usage can be missing
         finally:
             connection.close()
@@ -194,7 +216,7 @@ class Client:
                 return f"the server answered {response.status}, a redirect, which is not followed; give the URL itself"
             if response.status != 200:
                 return f'the server answered {response.status}: "{self.clean(_message(response.read(BODY)))}"'
-            if "event-stream" not in form:
+            if "event-stream" not in form.lower():
                 return f'the server sent {self.clean(form)}, no stream: "{self.clean(_message(response.read(BODY)))}"'
             return self._read(response, stream)
         finally:
@@ -270,6 +292,7 @@ class Stream:
 
     def take(self, line: bytes, now: float) -> None:
         """One line of the event stream, which arrived at `now`."""
+        line = line.removeprefix(b"\xef\xbb\xbf")  # a byte order mark, which some put before the first event
         if not line.startswith(b"data:"):
             self.garbage += bool(line.strip()) and not line.startswith((b":", b"event:", b"id:", b"retry:"))
             return
@@ -281,7 +304,7 @@ class Stream:
         if not isinstance(chunk, dict):
             self.garbage += 1
             return
-        self.error = chunk.get("error")
+        self.error = chunk if chunk.get("object") == "error" else chunk.get("error")
         self.usage = _dict(chunk.get("usage")) or self.usage
         choices = chunk.get("choices")
         choice = _dict(choices[0]) if isinstance(choices, list) and choices else {}
@@ -307,14 +330,16 @@ class Stream:
         output, chunks = self.counted("completion_tokens"), len(self.times)
         cached = self.counted("prompt_tokens_details", "cached_tokens")
         gaps = np.diff(self.times)
-        tpot = float(gaps.sum()) / (output - 1) if output is not None and output > 1 and chunks > 1 else None
+        # One chunk more than tokens is a last bit of text: then the gaps are the steps, and there is one for each.
+        counted = output is not None and output > 1 and chunks > 1
+        tpot = float(gaps.sum()) / (max(output or 0, chunks) - 1) if counted else None
         in_bursts = chunks >= FEW and np.median(gaps) < AT_ONCE
         notes = []
         if not chunks:
             problem = problem or "the stream ended without any text"
         elif output is None:
             notes.append("usage gives no number of tokens: it is unknown, so is TPOT, and gaps are between chunks")
-        elif not chunks - 2 <= output <= self.asked + SLACK:
+        elif not chunks - 1 <= output <= self.asked:
             notes.append("usage counts fewer tokens than chunks came, or more than were asked for: no TPOT")
             output = None
         elif not self.thought and self.counted("completion_tokens_details", "reasoning_tokens"):
@@ -325,12 +350,16 @@ class Stream:
         elif tpot is not None and (tpot < AT_ONCE or (in_bursts and np.sum(gaps >= AT_ONCE) <= 2)):
             notes.append("all chunks came at once, held back on the way: TTFT is too late, and there is no TPOT")
             tpot = None
+        elif chunks > output:
+            notes.append("there was one chunk more than tokens: TPOT is the mean time between chunks")
         elif chunks < output - 1:
             notes.append("there were fewer chunks than tokens: gaps are between chunks, not tokens")
         elif in_bursts:
             notes.append("chunks came in bursts: gaps are not times between tokens")
         if output is not None and output < self.asked and not problem:
             notes.append("the model ended before the tokens asked for")
+        if chunks and output is not None and not self.counted("prompt_tokens"):
+            notes.append("usage gives no prompt tokens: it is left out of the record's requests, and is not predicted")
         if cached:
             notes.append("a part of the prompt was cached: TTFT is without its prefill")
         if self.garbage:
