@@ -20,7 +20,7 @@ import numpy as np
 from lessonlib.deployment import Deployment
 from lessonlib.errors import InvalidInputError, require_count, shown
 from lessonlib.folded import LayerKind, ScalarNamespace
-from lessonlib.request import Request, RequestCost, request_cost, require_request
+from lessonlib.request import Request, RequestCost, request_cost, require_case
 from lessonlib.roofline import communication_seconds, under_roof
 from lessonlib.work import linear_work, span_sum
 
@@ -98,7 +98,7 @@ def _seconds_of_span(deployment: Deployment, kind: LayerKind, span: Any) -> Any:
 
 def steady_attention_seconds(deployment: Deployment, request: Request) -> float:
     """Seconds that one sequence's attention adds to a decode step, on average over its answer. 0 without a step."""
-    require_request("steady_attention_seconds", request)
+    require_case("steady_attention_seconds", deployment, request)
     steps = request.output - 1
     if not steps:
         return 0.0

@@ -18,6 +18,7 @@ from lessonlib.errors import (
     LessonError,
     require_count,
     require_fraction,
+    require_instance,
     require_rate,
     shown,
 )
@@ -113,9 +114,7 @@ class Deployment:
             ("efficiency", Efficiency, "Efficiency(mfu=0.5, mbu=0.8)"),
         )
         for name, kind, example in expected:
-            if not isinstance(getattr(self, name), kind):
-                what = shown(getattr(self, name))
-                raise InvalidInputError(f"Deployment: {name} is {what}; expected a {kind.__name__}, such as {example}.")
+            require_instance("Deployment", name, getattr(self, name), kind, example)
         if self.speculation is not None and not isinstance(self.speculation, Speculation):
             raise InvalidInputError(
                 f"Deployment: speculation is {shown(self.speculation)}; expected a Speculation or None."
@@ -245,7 +244,4 @@ class Deployment:
 
 def require_deployment(owner: str, deployment: Any) -> None:
     """InvalidInputError unless `deployment` is a Deployment."""
-    if not isinstance(deployment, Deployment):
-        raise InvalidInputError(
-            f"{owner}: deployment is {shown(deployment)}; expected a Deployment(model, accelerator, precision)."
-        )
+    require_instance(owner, "deployment", deployment, Deployment, "Deployment(model, accelerator)")

@@ -24,7 +24,7 @@ from lessonlib.attention import GroupedQueryAttention, MultiHeadLatentAttention
 from lessonlib.deployment import Deployment, Speculation, require_deployment
 from lessonlib.errors import InvalidInputError, require_count, require_fraction, require_rate, shown
 from lessonlib.model import Block, Model
-from lessonlib.request import Request, decode_numbers, prefill_numbers, request_cost, require_batch, require_request
+from lessonlib.request import Request, counted, decode_numbers, prefill_numbers, request_cost, require_case
 
 
 def ridge_tokens(deployment: Deployment) -> float:
@@ -35,6 +35,8 @@ def ridge_tokens(deployment: Deployment) -> float:
 
 def used_over_read(deployment: Deployment, batch: Any = 1) -> Any:
     """Block weights that one token uses over those that a decode step at `batch` reads; 1 for a dense model."""
+    require_deployment("used_over_read", deployment)
+    batch = counted("used_over_read", Request(1, 1), batch)[3]
     used = deployment.model.block_matmul_weights
     idle_read: Any = 0.0
     for (layers, ffn), routed in zip(deployment.model.expert_kinds, deployment.folded.experts, strict=True):
@@ -46,14 +48,9 @@ def used_over_read(deployment: Deployment, batch: Any = 1) -> Any:
 
 def rho(deployment: Deployment, request: Request, batch: Any = 1) -> Any:
     """About prefill time over decode time at `batch`. Decode-heavy means rho << 1."""
-    require_request("rho", request, arrays=True)
-    new = request.prompt - request.cached
-    return (
-        require_batch("rho", batch)
-        * new
-        / (ridge_tokens(deployment) * request.output)
-        * used_over_read(deployment, batch)
-    )
+    require_case("rho", deployment, request, arrays=True)
+    prompt, output, cached, batch = counted("rho", request, batch)
+    return batch * (prompt - cached) / (ridge_tokens(deployment) * output) * used_over_read(deployment, batch)
 
 
 def omega(deployment: Deployment, output: Any) -> Any:
@@ -64,7 +61,7 @@ def omega(deployment: Deployment, output: Any) -> Any:
     require_deployment("omega", deployment)
     if deployment.memory_free <= 0:
         deployment.require_fit(1)
-    output = Request(1, output).output  # refuses what is no number of tokens
+    output = counted("omega", Request(1, output))[1]  # refuses what is no number of tokens
     if not deployment.cache_bytes_per_token:
         raise InvalidInputError(
             f"omega: {deployment.model.name} keeps no growing cache, so omega says nothing about it."
@@ -74,8 +71,9 @@ def omega(deployment: Deployment, output: Any) -> Any:
 
 def roof_batch(deployment: Deployment, request: Request) -> Any:
     """The batch at which passes that mix each request's prefill into its decode steps reach the ridge (an estimate)."""
-    require_request("roof_batch", request, arrays=True)
-    return ridge_tokens(deployment) / (1 + (request.prompt - request.cached) / request.output)
+    require_case("roof_batch", deployment, request, arrays=True)
+    prompt, output, cached, _ = counted("roof_batch", request)
+    return ridge_tokens(deployment) / (1 + (prompt - cached) / output)
 
 
 # ---- levers: each maps (deployment, request, batch) to the changed three
@@ -110,7 +108,7 @@ class Lever:
 
 def limit_batch(deployment: Deployment, request: Request) -> int:
     """The largest batch of this request that fits in memory; DoesNotFitError when not even one does."""
-    require_request("limit_batch", request)
+    require_case("limit_batch", deployment, request)
     deployment.require_fit(request.prompt + request.output)
     return deployment.largest_batch(request.prompt + request.output)
 
@@ -331,7 +329,7 @@ def elasticities(deployment: Deployment, request: Request, batch: int = 1, step:
     Central differences in ln x of width `step`. peak + bandwidth + link - latency - overhead = -1: double all rates and
     halve all waits, and the time halves. A draft model's own bytes are not scaled.
     """
-    require_request("elasticities", request)
+    require_case("elasticities", deployment, request)
     batch, step = require_count("elasticities", "batch", batch), require_rate("elasticities", "step", step, "ln x")
     found = {}
     for name in RATES:
