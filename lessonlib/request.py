@@ -133,6 +133,29 @@ def counted(owner: str, request: Request, batch: Any = 1) -> tuple[Any, Any, Any
     return prompt, output, cached, batch
 
 
+def require_rows(owner: str, deployment: Any, request: Any) -> tuple[Any, Any, Any]:
+    """(prompt, output, cached) of one request or several, arrays of one dimension in float64.
+
+    InvalidInputError for more dimensions, for none at all, and for the first request that cannot be meant.
+    """
+    require_case(owner, deployment, request, arrays=True)
+    columns = [np.atleast_1d(np.asarray(v, np.float64)) for v in (request.prompt, request.output, request.cached)]
+    prompt, output, cached = np.broadcast_arrays(*columns)
+    if prompt.ndim > 1 or not prompt.size:
+        raise InvalidInputError(
+            f"{owner}: the request's arrays have the shape {prompt.shape}; expected one dimension, with one request or "
+            "more."
+        )
+    codes = first_wrong(prompt, output, cached, 1.0)
+    if codes.any():
+        row = int(np.argmax(codes > 0))
+        raise InvalidInputError(
+            f"{owner}: request {row} has prompt {prompt[row]:,.10g}, output {output[row]:,.10g}, cached "
+            f"{cached[row]:,.10g}: {REFUSALS[int(codes[row])]}; mend it or leave it out."
+        )
+    return prompt, output, cached
+
+
 def _broadcast_shape(request: Request, batch: Any) -> tuple[int, ...]:
     shapes = {name: np.shape(getattr(request, name)) for name in ("prompt", "output", "cached")}
     shapes["batch"] = np.shape(batch)
@@ -351,7 +374,7 @@ def _not_whole(value: Any, least: int) -> Any:
     return ~((value >= least) & (value <= MOST_TOKENS) & (np.floor(value) == value))
 
 
-def first_wrong(prompt: Any, output: Any, cached: Any, batch: Any, deployment: Deployment | None = None) -> Any:
+def first_wrong(prompt: Any, output: Any, cached: Any, batch: Any, *, deployment: Deployment | None = None) -> Any:
     """The code in REFUSALS of the first thing wrong with each cell, 0 where nothing is: an array.
 
     Without a deployment, only what no deployment could take. Numbers or arrays in.
