@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from lessonlib.cache import linear_step_seconds, other_step_seconds, steady_attention_seconds
-from lessonlib.deployment import Deployment
-from lessonlib.errors import InvalidInputError, require_count, require_rate
-from lessonlib.request import Request, prefill_numbers, request_cost, require_case
+from lessonlib.deployment import Deployment, require_deployment
+from lessonlib.errors import MOST_TOKENS, InvalidInputError, require_count, require_flag, require_numbers, require_rate
+from lessonlib.request import Request, prefill_numbers, request_cost, require_case, require_chunks
 from lessonlib.roofline import communication_seconds, under_roof
 from lessonlib.work import attention_work, linear_work
 
@@ -37,7 +37,7 @@ def memory_batch(deployment: Deployment, request: Request, steady: bool = False,
     is what a server with paging and many requests at different places needs. 0 when not even one fits.
     """
     require_case("memory_batch", deployment, request)
-    block = require_count("memory_batch", "block", block)
+    block, steady = require_count("memory_batch", "block", block), require_flag("memory_batch", "steady", steady)
     held = request.prompt + request.output
     if steady:
         held = request.prompt + (request.output + 1) // 2
@@ -85,7 +85,7 @@ def steady_state(deployment: Deployment, request: Request, batch: int, mixed: bo
     """
     require_case("steady_state", deployment, request)
     _plain_steps("steady_state", deployment)
-    batch = require_count("steady_state", "batch", batch)
+    batch, mixed = require_count("steady_state", "batch", batch), require_flag("steady_state", "mixed", mixed)
     deployment.require_fit(request.prompt + request.output, batch)
     steps = request.output - 1
     if mixed:
@@ -142,7 +142,8 @@ def output_token_in_prompt_tokens(deployment: Deployment, request: Request, batc
     """GPU seconds of an output token at `batch` over those of a prompt token in a prefill of `prompt` tokens alone."""
     require_case("output_token_in_prompt_tokens", deployment, request)
     cost = request_cost(deployment, request, batch)
-    prompt_tokens = float(require_count("output_token_in_prompt_tokens", "prompt", prompt))
+    prompt_tokens = float(require_count("output_token_in_prompt_tokens", "prompt", prompt, 1, MOST_TOKENS))
+    require_chunks("output_token_in_prompt_tokens", deployment, prompt_tokens)
     prefill = prefill_numbers(deployment, prompt_tokens, 0.0, 1.0).seconds(deployment.efficiency.overhead)
     return cost.tpot / batch / (prefill / prompt_tokens)
 
@@ -160,8 +161,9 @@ def intensities(deployment: Deployment, context: int, batch: Any) -> dict[str, A
 
     `context`: tokens cached. Linear layers rise with the batch; attention does not, whatever the batch.
     """
-    context = require_count("intensities", "context", context)
-    b = np.asarray(batch, dtype=np.float64)
+    require_deployment("intensities", deployment)
+    context = require_count("intensities", "context", context, 1, MOST_TOKENS)
+    b = require_numbers("intensities", "batch", batch)
     if not np.all((b >= 1) & (b == np.floor(b))):
         raise InvalidInputError("intensities: batch holds a number that is not whole or below 1.")
     step = linear_work(deployment.folded, b, b, np)

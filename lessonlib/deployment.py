@@ -160,11 +160,15 @@ class Deployment:
 
     def sequence_bytes(self, tokens: Any, xp: Any = ScalarNamespace) -> Any:
         """Bytes of cache and constant state of one sequence that holds `tokens` tokens, over all devices."""
+        if xp is ScalarNamespace and not (type(tokens) is float and 0 <= tokens < math.inf):
+            tokens = require_rate("Deployment", "tokens", tokens, "tokens", zero=True)
         held = self.folded.sequence_bytes(tokens, xp)
         return held if self.folded_draft is None else held + self.folded_draft.sequence_bytes(tokens, xp)
 
     def memory_needed(self, tokens: Any, batch: Any = 1, xp: Any = ScalarNamespace) -> Any:
         """Bytes of weights and of `batch` sequences of `tokens` tokens each, over all devices."""
+        if xp is ScalarNamespace and not (type(batch) is float and 0 <= batch < math.inf):
+            batch = require_rate("Deployment", "batch", batch, "sequences", zero=True)
         return self.weight_bytes + batch * self.sequence_bytes(tokens, xp)
 
     def largest_batch(self, tokens: int) -> int:
