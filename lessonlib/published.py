@@ -19,7 +19,7 @@ from lessonlib.accelerator import Accelerator
 from lessonlib.calibration import Errors, Fit, Point, Search, errors, finest, source_quantiles
 from lessonlib.catalogue import Measurement, load_accelerator, load_measurements, load_model, load_table
 from lessonlib.deployment import Deployment, Efficiency
-from lessonlib.errors import InvalidInputError, UnknownNameError, shown
+from lessonlib.errors import InvalidInputError, UnknownNameError, require_instance, shown
 from lessonlib.precision import UNQUANTISED, Precision
 from lessonlib.request import decode_numbers, prefill_numbers
 from lessonlib.roofline import PhaseNumbers, Trace, pass_numbers
@@ -32,6 +32,7 @@ WHOLE_REQUEST = ("request_time", "output_rate", "output_rate_per_device")
 
 def engine_of(row: Measurement) -> str:
     """The engine without its version: the first word."""
+    require_instance("engine_of", "row", row, Measurement, "load_measurements()[0]")
     return row.engine.partition(" ")[0]
 
 
@@ -73,6 +74,7 @@ def _deployment(
 
 def deployment_of(row: Measurement) -> Deployment:
     """The floor's deployment of a row: no overhead, no latency, the largest peak that its engine can use."""
+    require_instance("deployment_of", "row", row, Measurement, "load_measurements()[0]")
     if row.model is None or row.accelerator is None:
         raise InvalidInputError(f"Measurement {row.id!r}: its model or its accelerator is not in the catalogue.")
     return _deployment(row.model, row.accelerator, row.devices, engine_of(row), row.weights, row.cache)
@@ -80,6 +82,7 @@ def deployment_of(row: Measurement) -> Deployment:
 
 def measured_seconds(row: Measurement) -> float:
     """The time of what the row times: a decode step or several, a prefill pass, or a whole request of the batch."""
+    require_instance("measured_seconds", "row", row, Measurement, "load_measurements()[0]")
     tokens = {"prefill_rate": row.prompt_tokens}.get(row.metric, row.output_tokens) or 1
     if row.metric == "tpot":
         return row.value * _steps(row)
@@ -98,6 +101,7 @@ def _steps(row: Measurement) -> int:
 @cache
 def point_of(row: Measurement) -> Point:
     """A row as a time over its roofs. Raises InvalidInputError for a slope, which is no time."""
+    require_instance("point_of", "row", row, Measurement, "load_measurements()[0]")
     if row.metric == "itl_slope":
         raise InvalidInputError(f"Measurement {row.id!r} is a slope, which has no floor in seconds.")
     deployment = deployment_of(row)
