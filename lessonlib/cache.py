@@ -55,8 +55,8 @@ def cache_by_kind(deployment: Deployment, tokens: Any) -> tuple[KindBytes, ...]:
     """
     require_deployment("cache_by_kind", deployment)
     held = require_numbers("cache_by_kind", "tokens", tokens)
-    if not np.all(np.isfinite(held) & (held >= 0)):
-        raise InvalidInputError(f"cache_by_kind: tokens is {shown(tokens)}; expected numbers of at least 0.")
+    if not np.all((held >= 0) & (held <= MOST_TOKENS)):
+        raise InvalidInputError(f"cache_by_kind: tokens is {shown(tokens)}; expected numbers from 0 to 2**53.")
     found = []
     for kind in deployment.folded.kinds:
         total = kind.cache_bytes * kind.held_tokens(held, np) + kind.state_bytes + 0 * held

@@ -21,7 +21,8 @@ from lessonlib.errors import (
     InvalidInputError,
     require_choice,
     require_fraction,
-    require_instance,
+    require_items,
+    require_numbers,
     require_rate,
     shown,
 )
@@ -114,7 +115,7 @@ def seconds(point: Point, efficiency: Efficiency) -> float:
 
 def errors(ratios: Any) -> Errors:
     """Of an array of predicted / measured."""
-    off = np.abs(np.asarray(ratios, dtype=float) - 1)
+    off = np.abs(require_numbers("errors", "ratios", ratios) - 1)
     if off.size == 0:
         raise InvalidInputError("errors: no ratios; expected at least one predicted / measured.")
     return Errors(float(np.median(off)), float(np.quantile(off, 0.9)), int(off.size))
@@ -138,11 +139,9 @@ class Search:
     def __init__(self, points: Sequence[Point], part: str = "mbu", mbu: float = 1.0):
         require_choice("Search", "part", part, ("mbu", "mfu"))
         mbu = require_fraction("Search", "mbu", mbu)
-        self.points = tuple(points)
+        self.points = require_items("Search", "point", points, Point, "published.points()[0]")
         if not self.points:
             raise InvalidInputError("Search: no points; expected at least one to fit.")
-        for i, point in enumerate(self.points):
-            require_instance("Search", f"point {i}", point, Point, "published.points()[0]")
         self.publishers = np.array([point.publisher for point in self.points])
         compute_divisor, memory_divisor = (FRACTIONS, mbu) if part == "mfu" else (1.0, FRACTIONS)
         rows = []

@@ -26,10 +26,11 @@ class LengthQuantiles:
 
     def __post_init__(self) -> None:
         for name in ("probabilities", "lengths"):
-            values = tuple(getattr(self, name))
-            if len(values) < 2 or not all(is_number(value) for value in values):
-                raise InvalidInputError(f"LengthQuantiles: {name} is {shown(values)}; expected two or more numbers.")
-            object.__setattr__(self, name, tuple(float(value) for value in values))
+            values = as_numbers(getattr(self, name))
+            if values is None or values.ndim != 1 or len(values) < 2 or not np.all(np.isfinite(values)):
+                what = shown(getattr(self, name))
+                raise InvalidInputError(f"LengthQuantiles: {name} is {what}; expected two or more numbers.")
+            object.__setattr__(self, name, tuple(values.tolist()))
         if len(self.probabilities) != len(self.lengths):
             raise InvalidInputError(
                 f"LengthQuantiles: {len(self.probabilities)} probabilities for {len(self.lengths)} lengths; expected "

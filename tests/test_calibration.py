@@ -20,12 +20,14 @@ from lessonlib.catalogue import load_accelerator, load_measurements, typical_eff
 from lessonlib.deployment import Deployment, Efficiency
 from lessonlib.errors import InvalidInputError, UnknownNameError
 from lessonlib.published import (
+    by_memory,
     decode_search,
     deployment_of,
     engine_of,
     measured_seconds,
     point_of,
     points,
+    typical,
     unseen_decode_errors,
 )
 from lessonlib.request import Request, request_cost
@@ -223,3 +225,18 @@ def test_no_fit_of_all_is_an_end():
 def test_a_row_is_a_measurement(call, wrong):
     with pytest.raises(InvalidInputError, match=f"{call.__name__}: row is .*; expected a Measurement"):
         call(wrong)
+
+
+def test_what_is_no_list_of_points_or_ratios_is_refused():
+    for call in (
+        lambda: Search(5),
+        lambda: by_memory(5),
+        lambda: by_memory([point(), 5]),
+        lambda: errors(["a"]),
+        lambda: errors([True]),
+        lambda: typical("nope", None),
+        lambda: typical([], None),
+        lambda: point_of([]),
+    ):
+        with pytest.raises(InvalidInputError):
+            call()

@@ -609,6 +609,7 @@ def one(**changes):
         (lambda: simulate(server(), one()).goodput(np.array([1.0, 2.0])), "ttft is array([1., 2.])"),
         (lambda: poisson_traffic(10**14, 1.0, 5, 5, seed=0), "count is 100000000000000; expected at most 10,000,000"),
         (lambda: all_at_once(10**14, 5, 5), "count is 100000000000000; expected at most 10,000,000"),
+        (lambda: LengthQuantiles(5, (1, 2)), "probabilities is 5; expected two or more numbers"),
         (lambda: Traffic([0.0], 1e300, 5), "prompt is 1e+300; expected at most"),
         (lambda: Traffic([0.0], 5, [[True]]), "output is [[True]]; expected a number or a one-dimensional array"),
         (lambda: simulate(server(), Traffic([1.7e18], 10, 5)), "1.7e+18 s, where numbers are 2.6e+02 s apart"),

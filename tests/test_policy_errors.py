@@ -131,6 +131,11 @@ def test_a_pass_has_no_more_logits_than_tokens_and_no_more_tokens_than_can_be_co
             pass_cost(server(), **({"new": 1} | {name: 1e200}))
 
 
+def test_a_cache_is_of_tokens_that_can_be_counted():
+    with pytest.raises(InvalidInputError, match=r"from 0 to 2\*\*53"):
+        cache.cache_by_kind(server(), 1e308)
+
+
 # Amdahl
 
 
