@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from lessonlib.cache import linear_step_seconds, other_step_seconds, steady_attention_seconds
-from lessonlib.deployment import Deployment
-from lessonlib.errors import InvalidInputError, require_count, require_rate
-from lessonlib.request import Request, prefill_numbers, request_cost, require_request
+from lessonlib.deployment import Deployment, require_deployment
+from lessonlib.errors import MOST_TOKENS, InvalidInputError, require_count, require_flag, require_numbers, require_rate
+from lessonlib.request import Request, prefill_numbers, request_cost, require_case, require_chunks
 from lessonlib.roofline import communication_seconds, under_roof
 from lessonlib.work import attention_work, linear_work
 
@@ -36,8 +36,8 @@ def memory_batch(deployment: Deployment, request: Request, steady: bool = False,
     Reserved at the end (prompt + output tokens each), or `steady`: each sequence holds the mean over its answer, which
     is what a server with paging and many requests at different places needs. 0 when not even one fits.
     """
-    require_request("memory_batch", request)
-    block = require_count("memory_batch", "block", block)
+    require_case("memory_batch", deployment, request)
+    block, steady = require_count("memory_batch", "block", block), require_flag("memory_batch", "steady", steady)
     held = request.prompt + request.output
     if steady:
         held = request.prompt + (request.output + 1) // 2
@@ -83,9 +83,9 @@ def steady_state(deployment: Deployment, request: Request, batch: int, mixed: bo
     Raises DoesNotFitError when the batch does not fit reserved at its end, InvalidInputError for one output token when
     mixed (there is no step to ride on).
     """
-    require_request("steady_state", request)
+    require_case("steady_state", deployment, request)
     _plain_steps("steady_state", deployment)
-    batch = require_count("steady_state", "batch", batch)
+    batch, mixed = require_count("steady_state", "batch", batch), require_flag("steady_state", "mixed", mixed)
     deployment.require_fit(request.prompt + request.output, batch)
     steps = request.output - 1
     if mixed:
@@ -102,7 +102,7 @@ def mixed_pass(deployment: Deployment, request: Request, batch: int) -> float:
     Each step ends b / (n_out - 1) requests, so as many begin: their prompt tokens share the linear roof with the decode
     tokens and the weights are read once. Prompt attention and decode attention are kernels of their own.
     """
-    require_request("mixed_pass", request)
+    require_case("mixed_pass", deployment, request)
     _plain_steps("mixed_pass", deployment)
     batch = require_count("mixed_pass", "batch", batch)
     steps = request.output - 1
@@ -132,7 +132,7 @@ def prefill_share(deployment: Deployment, request: Request, batch: int, mixed: b
 
 def parallel_thoughts(deployment: Deployment, request: Request, thoughts: int) -> float:
     """GPU seconds of `thoughts` answers to one prompt over those of one. The prompt is prefilled once for all."""
-    require_request("parallel_thoughts", request)
+    require_case("parallel_thoughts", deployment, request)
     together = request_cost(deployment, request, require_count("parallel_thoughts", "thoughts", thoughts))
     one = request_cost(deployment, request)
     return (one.prefill.seconds + together.decode.seconds) / one.seconds
@@ -140,16 +140,17 @@ def parallel_thoughts(deployment: Deployment, request: Request, thoughts: int) -
 
 def output_token_in_prompt_tokens(deployment: Deployment, request: Request, batch: int, prompt: int = 1024) -> float:
     """GPU seconds of an output token at `batch` over those of a prompt token in a prefill of `prompt` tokens alone."""
-    require_request("output_token_in_prompt_tokens", request)
+    require_case("output_token_in_prompt_tokens", deployment, request)
     cost = request_cost(deployment, request, batch)
-    prompt_tokens = float(require_count("output_token_in_prompt_tokens", "prompt", prompt))
+    prompt_tokens = float(require_count("output_token_in_prompt_tokens", "prompt", prompt, 1, MOST_TOKENS))
+    require_chunks("output_token_in_prompt_tokens", deployment, prompt_tokens)
     prefill = prefill_numbers(deployment, prompt_tokens, 0.0, 1.0).seconds(deployment.efficiency.overhead)
     return cost.tpot / batch / (prefill / prompt_tokens)
 
 
 def price_of_request(deployment: Deployment, request: Request, batch: int, price_per_hour: float) -> float:
     """Price of one request in the currency of `price_per_hour`, what one device costs for an hour when busy."""
-    require_request("price_of_request", request)
+    require_case("price_of_request", deployment, request)
     price = require_rate("price_of_request", "price_per_hour", price_per_hour, "currency an hour")
     seconds = request_cost(deployment, request, batch).seconds / batch
     return seconds * deployment.devices * price / 3600
@@ -160,8 +161,9 @@ def intensities(deployment: Deployment, context: int, batch: Any) -> dict[str, A
 
     `context`: tokens cached. Linear layers rise with the batch; attention does not, whatever the batch.
     """
-    context = require_count("intensities", "context", context)
-    b = np.asarray(batch, dtype=np.float64)
+    require_deployment("intensities", deployment)
+    context = require_count("intensities", "context", context, 1, MOST_TOKENS)
+    b = require_numbers("intensities", "batch", batch)
     if not np.all((b >= 1) & (b == np.floor(b))):
         raise InvalidInputError("intensities: batch holds a number that is not whole or below 1.")
     step = linear_work(deployment.folded, b, b, np)

@@ -17,29 +17,17 @@ from typing import Any
 
 import numpy as np
 
-from lessonlib.deployment import Deployment
-from lessonlib.errors import InvalidInputError, require_count, shown
+from lessonlib.deployment import Deployment, require_deployment
+from lessonlib.errors import MOST_TOKENS, InvalidInputError, require_count, require_flag, require_numbers, shown
 from lessonlib.folded import LayerKind, ScalarNamespace
-from lessonlib.request import Request, RequestCost, request_cost, require_request
+from lessonlib.request import Request, RequestCost, request_cost, require_case
 from lessonlib.roofline import communication_seconds, under_roof
 from lessonlib.work import linear_work, span_sum
-
-MOST_TOKENS = 2**53
-
-
-def _numbers(owner: str, name: str, value: Any) -> Any:
-    """A number or an array-like of numbers as an array of float64; InvalidInputError for anything else."""
-    try:
-        array = np.asarray(value)
-    except ValueError:
-        array = np.asarray(None)
-    if array.dtype.kind not in "iuf":
-        raise InvalidInputError(f"{owner}: {name} is {shown(value)}; expected a number, or an array of them.")
-    return array.astype(np.float64)
 
 
 def _one_request(owner: str, deployment: Deployment, request: Request, batch: Any = 1) -> RequestCost:
     """The cost of one request whose steps emit a token each; refuses arrays, speculation, and what does not fit."""
+    require_case(owner, deployment, request, arrays=True)
     cost = request_cost(deployment, request, batch)
     if cost.refused is not None:
         raise InvalidInputError(f"{owner}: the request or the batch has arrays; give one request and one batch.")
@@ -65,9 +53,10 @@ def cache_by_kind(deployment: Deployment, tokens: Any) -> tuple[KindBytes, ...]:
     All devices together. The sum over kinds is `deployment.sequence_bytes(tokens)`, a draft model's share apart.
     Positions are not looked at: what a layer would hold, whether or not the model was trained that far.
     """
-    held = _numbers("cache_by_kind", "tokens", tokens)
-    if not np.all(np.isfinite(held) & (held >= 0)):
-        raise InvalidInputError(f"cache_by_kind: tokens is {shown(tokens)}; expected numbers of at least 0.")
+    require_deployment("cache_by_kind", deployment)
+    held = require_numbers("cache_by_kind", "tokens", tokens)
+    if not np.all((held >= 0) & (held <= MOST_TOKENS)):
+        raise InvalidInputError(f"cache_by_kind: tokens is {shown(tokens)}; expected numbers from 0 to 2**53.")
     found = []
     for kind in deployment.folded.kinds:
         total = kind.cache_bytes * kind.held_tokens(held, np) + kind.state_bytes + 0 * held
@@ -98,7 +87,7 @@ def _seconds_of_span(deployment: Deployment, kind: LayerKind, span: Any) -> Any:
 
 def steady_attention_seconds(deployment: Deployment, request: Request) -> float:
     """Seconds that one sequence's attention adds to a decode step, on average over its answer. 0 without a step."""
-    require_request("steady_attention_seconds", request)
+    require_case("steady_attention_seconds", deployment, request)
     steps = request.output - 1
     if not steps:
         return 0.0
@@ -109,12 +98,16 @@ def steady_attention_seconds(deployment: Deployment, request: Request) -> float:
 
 def linear_step_seconds(deployment: Deployment, batch: int) -> float:
     """Seconds of the linear layers of one decode step: streaming the weights, until the batch reaches the ridge."""
+    require_deployment("linear_step_seconds", deployment)
+    batch = require_count("linear_step_seconds", "batch", batch)
     step = linear_work(deployment.folded, float(batch), float(batch))
     return float(under_roof(step.flops, step.bytes, deployment.peak, deployment.bandwidth))
 
 
 def other_step_seconds(deployment: Deployment, batch: int) -> float:
     """Seconds of a decode step that are neither linear layers nor attention: all-reduces and overhead."""
+    require_deployment("other_step_seconds", deployment)
+    batch = require_count("other_step_seconds", "batch", batch)
     return float(communication_seconds(deployment, deployment.folded, float(batch))) + deployment.efficiency.overhead
 
 
@@ -128,10 +121,10 @@ def step_parts(
     for a batch that does not fit: each at its end if `together`, at the mean of its answer otherwise.
     """
     _one_request("step_parts", deployment, request)
-    batch = require_count("step_parts", "batch", batch)
+    batch, together = require_count("step_parts", "batch", batch), require_flag("step_parts", "together", together)
     deployment.require_fit(request.prompt + (request.output if together else (request.output + 1) // 2), batch)
     steps = request.output - 1
-    k = _numbers("step_parts", "position", position)
+    k = require_numbers("step_parts", "position", position)
     if not np.all((k >= 1) & (k <= steps) & (k == np.floor(k))):
         raise InvalidInputError(
             f"step_parts: position is {shown(position)}; expected whole numbers from 1 to {steps:,}, its steps."
@@ -150,6 +143,7 @@ def span_where_cache_passes_weights(deployment: Deployment, batch: int = 1) -> i
 
     3,579 tokens for Llama-3.1-8B at batch 32; 114,517 at batch 1. A span counts the step's own token.
     """
+    require_deployment("span_where_cache_passes_weights", deployment)
     batch = require_count("span_where_cache_passes_weights", "batch", batch)
     weights = linear_work(deployment.folded, float(batch), float(batch)).bytes
 

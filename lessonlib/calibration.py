@@ -17,7 +17,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lessonlib.deployment import Efficiency
-from lessonlib.errors import InvalidInputError
+from lessonlib.errors import (
+    InvalidInputError,
+    require_choice,
+    require_fraction,
+    require_items,
+    require_numbers,
+    require_rate,
+    shown,
+)
 
 FRACTIONS = np.arange(20, 101) / 100
 OVERHEADS = np.concatenate(([0.0], np.geomspace(1e-4, 2e-2, 47)))  # seconds a pass, each 12 % above the last
@@ -50,6 +58,19 @@ class Point:
     communication: float = 0.0
     all_reduces: float = 0.0
     passes: float = 1.0
+
+    def __post_init__(self) -> None:
+        owner = f"Point {shown(self.id)}"
+        require_rate(owner, "measured", self.measured, "seconds")
+        if len(self.compute) != len(self.memory) or not self.compute:
+            raise InvalidInputError(
+                f"{owner}: {len(self.compute)} compute and {len(self.memory)} memory roofs; expected pairs of them."
+            )
+        for name in ("compute", "memory"):
+            for value in getattr(self, name):
+                require_rate(owner, name, value, "seconds", zero=True)
+        for name in ("communication", "all_reduces", "passes"):
+            require_rate(owner, name, getattr(self, name), "seconds, or a count", zero=True)
 
     @property
     def publisher(self) -> str:
@@ -94,7 +115,7 @@ def seconds(point: Point, efficiency: Efficiency) -> float:
 
 def errors(ratios: Any) -> Errors:
     """Of an array of predicted / measured."""
-    off = np.abs(np.asarray(ratios, dtype=float) - 1)
+    off = np.abs(require_numbers("errors", "ratios", ratios) - 1)
     if off.size == 0:
         raise InvalidInputError("errors: no ratios; expected at least one predicted / measured.")
     return Errors(float(np.median(off)), float(np.quantile(off, 0.9)), int(off.size))
@@ -116,11 +137,11 @@ class Search:
     """
 
     def __init__(self, points: Sequence[Point], part: str = "mbu", mbu: float = 1.0):
-        if part not in ("mbu", "mfu"):
-            raise InvalidInputError(f"Search: part is {part!r}; expected 'mbu' or 'mfu'.")
-        if not points:
+        require_choice("Search", "part", part, ("mbu", "mfu"))
+        mbu = require_fraction("Search", "mbu", mbu)
+        self.points = require_items("Search", "point", points, Point, "published.points()[0]")
+        if not self.points:
             raise InvalidInputError("Search: no points; expected at least one to fit.")
-        self.points = tuple(points)
         self.publishers = np.array([point.publisher for point in self.points])
         compute_divisor, memory_divisor = (FRACTIONS, mbu) if part == "mfu" else (1.0, FRACTIONS)
         rows = []
@@ -133,9 +154,18 @@ class Search:
         self.logs = np.abs(np.log(self.ratios))
         self.floors = np.array([point.fraction for point in self.points])
 
+    def _mask(self, seen: Any) -> Any:
+        """One True or False a point. Numbers of points would count as true, whichever they name."""
+        mask = np.asarray(seen)
+        if mask.dtype != bool or mask.shape != (len(self.points),):
+            raise InvalidInputError(
+                f"Search: seen is {shown(seen)}; expected True or False for each of {len(self.points):,} points."
+            )
+        return mask
+
     def fit(self, seen: Any, constant: bool = False) -> Fit:
         """The best pair on the points where the mask `seen` is true; `constant`: the best without overhead."""
-        seen = np.asarray(seen, dtype=bool)
+        seen = self._mask(seen)
         publishers, counts = np.unique(self.publishers[seen], return_counts=True)
         if not publishers.size:
             raise InvalidInputError("Search.fit: no point is seen; expected at least one.")
@@ -150,7 +180,7 @@ class Search:
 
         A condition gets numbers of its own where at least `least` publishers measured it: fewer may be one's own quirk.
         """
-        seen = np.asarray(seen, dtype=bool)
+        seen = self._mask(seen)
         fits: dict[tuple[str, ...], Fit] = {(): self.fit(seen)}
         for depth in range(1, len(by) + 1):
             keys = [tuple(getattr(point, name) for name in by[:depth]) for point in self.points]
@@ -187,5 +217,7 @@ class Search:
 def finest(fits: Mapping[tuple[str, ...], Fit], key: tuple[str, ...]) -> Fit:
     """The fit of the longest beginning of `key` that has one: (class, engine), else (class,), else all."""
     while key not in fits:
+        if not key:
+            raise InvalidInputError("finest: there is no fit for (), all points; Search.calibrate makes one.")
         key = key[:-1]
     return fits[key]

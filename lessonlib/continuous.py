@@ -28,8 +28,18 @@ from typing import Any
 import numpy as np
 
 from lessonlib.cache import linear_step_seconds, other_step_seconds
-from lessonlib.deployment import Deployment
-from lessonlib.errors import DoesNotFitError, InvalidInputError, require_count, require_fraction, require_rate, shown
+from lessonlib.deployment import Deployment, require_deployment
+from lessonlib.errors import (
+    DoesNotFitError,
+    InvalidInputError,
+    require_choice,
+    require_count,
+    require_flag,
+    require_fraction,
+    require_instance,
+    require_rate,
+    shown,
+)
 from lessonlib.folded import ScalarNamespace
 from lessonlib.roofline import attention_numbers, communication_seconds, under_roof
 from lessonlib.serving_report import Occupancy, Report
@@ -44,6 +54,7 @@ POLICIES = {
 }
 DEFAULT_BUDGET = 2048  # tokens of a pass with chunks
 LARGEST_BLOCK = 65_536
+COARSEST_CLOCK = 1e-3  # of the shortest step, between two numbers of the clock
 
 
 class _Layers:
@@ -407,6 +418,16 @@ def _require_each_fits(deployment: Deployment, traffic: Traffic, server: _Server
         )
 
 
+def _require_fine_clock(traffic: Traffic, step: float) -> None:
+    """A float64 has some 16 digits: on a clock that reads 1.7e18 a step of 5 ms is lost, and so is the latency."""
+    last = float(traffic.arrivals[-1])
+    if np.spacing(last) > COARSEST_CLOCK * step:
+        raise InvalidInputError(
+            f"simulate: the last request arrives at {last:,.10g} s, where numbers are {np.spacing(last):.2g} s apart, "
+            f"too coarse for a step of {step:.2g} s; give seconds, and subtract the first arrival from all."
+        )
+
+
 def simulate(
     deployment: Deployment,
     traffic: Traffic,
@@ -431,13 +452,12 @@ def simulate(
     A request alone takes `request_cost(...).elapsed`. Raises InvalidInputError for what cannot be meant, and
     DoesNotFitError for the first request that does not fit even alone.
     """
-    if not isinstance(deployment, Deployment) or not isinstance(traffic, Traffic):
-        wrong, kind = (traffic, "Traffic") if isinstance(deployment, Deployment) else (deployment, "Deployment")
-        raise InvalidInputError(f"simulate: got {shown(wrong)} where a {kind} was expected.")
+    require_deployment("simulate", deployment)
+    require_instance("simulate", "traffic", traffic, Traffic, "all_at_once(8, prompt=1024, output=128)")
     if deployment.speculation is not None:
         raise InvalidInputError("simulate: the deployment has speculation; expected None, as a step here is one token.")
-    if prefill not in POLICIES:
-        raise InvalidInputError(f"simulate: prefill is {shown(prefill)}; expected one of {', '.join(POLICIES)}.")
+    require_choice("simulate", "prefill", prefill, POLICIES)
+    progress = require_flag("simulate", "progress", progress)
     if prefill == "joint" and deployment.prefill_chunk is not None:
         raise InvalidInputError("simulate: joint prefill takes whole prompts; take prefill_chunk=None, or 'chunked'.")
     if token_budget is not None and prefill != "chunked":
@@ -456,6 +476,7 @@ def simulate(
     most_events = require_count("simulate", "most_events", most_events)
     server = _Server(deployment, traffic, block, watermark, most)
     _require_each_fits(deployment, traffic, server)
+    _require_fine_clock(traffic, server.shared_seconds(1))
     bar = None
     if progress:
         from tqdm import tqdm

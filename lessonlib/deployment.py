@@ -18,6 +18,7 @@ from lessonlib.errors import (
     LessonError,
     require_count,
     require_fraction,
+    require_instance,
     require_rate,
     shown,
 )
@@ -113,9 +114,7 @@ class Deployment:
             ("efficiency", Efficiency, "Efficiency(mfu=0.5, mbu=0.8)"),
         )
         for name, kind, example in expected:
-            if not isinstance(getattr(self, name), kind):
-                what = shown(getattr(self, name))
-                raise InvalidInputError(f"Deployment: {name} is {what}; expected a {kind.__name__}, such as {example}.")
+            require_instance("Deployment", name, getattr(self, name), kind, example)
         if self.speculation is not None and not isinstance(self.speculation, Speculation):
             raise InvalidInputError(
                 f"Deployment: speculation is {shown(self.speculation)}; expected a Speculation or None."
@@ -161,11 +160,15 @@ class Deployment:
 
     def sequence_bytes(self, tokens: Any, xp: Any = ScalarNamespace) -> Any:
         """Bytes of cache and constant state of one sequence that holds `tokens` tokens, over all devices."""
+        if xp is ScalarNamespace and not (type(tokens) is float and 0 <= tokens < math.inf):
+            tokens = require_rate("Deployment", "tokens", tokens, "tokens", zero=True)
         held = self.folded.sequence_bytes(tokens, xp)
         return held if self.folded_draft is None else held + self.folded_draft.sequence_bytes(tokens, xp)
 
     def memory_needed(self, tokens: Any, batch: Any = 1, xp: Any = ScalarNamespace) -> Any:
         """Bytes of weights and of `batch` sequences of `tokens` tokens each, over all devices."""
+        if xp is ScalarNamespace and not (type(batch) is float and 0 <= batch < math.inf):
+            batch = require_rate("Deployment", "batch", batch, "sequences", zero=True)
         return self.weight_bytes + batch * self.sequence_bytes(tokens, xp)
 
     def largest_batch(self, tokens: int) -> int:
@@ -245,7 +248,4 @@ class Deployment:
 
 def require_deployment(owner: str, deployment: Any) -> None:
     """InvalidInputError unless `deployment` is a Deployment."""
-    if not isinstance(deployment, Deployment):
-        raise InvalidInputError(
-            f"{owner}: deployment is {shown(deployment)}; expected a Deployment(model, accelerator, precision)."
-        )
+    require_instance(owner, "deployment", deployment, Deployment, "Deployment(model, accelerator)")

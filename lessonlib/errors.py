@@ -5,8 +5,13 @@ Bottom room: it imports nothing of lessonlib, and everything may import it.
 """
 
 import math
+from collections.abc import Iterable
 from numbers import Real
 from typing import Any
+
+import numpy as np
+
+MOST_TOKENS = 2**53  # the largest count that a float64 holds exactly
 
 
 class LessonError(ValueError):
@@ -58,9 +63,74 @@ def is_number(value: Any) -> bool:
         return False
 
 
-def require_count(owner: str, name: str, value: Any, least: int = 1) -> int:
-    """`value` as an int when it is a whole number of at least `least`; InvalidInputError otherwise."""
+def as_numbers(value: Any) -> Any:
+    """An array-like of real numbers as a float64 array of its own, read-only; None for anything else.
+
+    Float64 at once: sums and products of a caller's int16 would wrap. Masks and flags are not numbers, at any depth.
+    """
+    try:
+        array = None if _hides(value) else np.array(value)
+    except (ValueError, OverflowError, RecursionError):
+        array = None
+    if array is None or array.dtype.kind not in "iuf":
+        return None
+    array = array.astype(np.float64, copy=False)
+    array.flags.writeable = False
+    return array
+
+
+def _hides(value: Any) -> bool:
+    """A mask, which NumPy would drop, or True and False, which it would count as 1 and 0."""
+    if isinstance(value, list | tuple):
+        return any(_hides(item) for item in value)
+    flags = isinstance(value, bool | np.bool_) or (isinstance(value, np.ndarray) and value.dtype.kind == "b")
+    return flags or isinstance(value, np.ma.MaskedArray)
+
+
+def require_numbers(owner: str, name: str, value: Any) -> Any:
+    """`as_numbers`, with InvalidInputError for what is neither a number nor an array of them."""
+    array = as_numbers(value)
+    if array is None:
+        raise InvalidInputError(f"{owner}: {name} is {shown(value)}; expected a number, or an array of them.")
+    return array
+
+
+def require_instance(owner: str, name: str, value: Any, kind: type, example: str) -> None:
+    """InvalidInputError unless `value` is a `kind`; `example` is how to make one."""
+    if not isinstance(value, kind):
+        raise InvalidInputError(f"{owner}: {name} is {shown(value)}; expected a {kind.__name__}, such as {example}.")
+
+
+def require_items(owner: str, name: str, values: Any, kind: type, example: str) -> tuple[Any, ...]:
+    """`values` as a tuple when each is a `kind`; InvalidInputError for the first that is not, and for no list."""
+    if not isinstance(values, Iterable):
+        raise InvalidInputError(f"{owner}: {shown(values)} is no list; expected several {kind.__name__}, as {example}.")
+    items = tuple(values)
+    for i, item in enumerate(items):
+        require_instance(owner, f"{name} {i}", item, kind, example)
+    return items
+
+
+def require_flag(owner: str, name: str, value: Any) -> bool:
+    """`value` as a bool when it is True or False; InvalidInputError for what merely counts as one."""
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    raise InvalidInputError(f"{owner}: {name} is {shown(value)}; expected True or False.")
+
+
+def require_choice(owner: str, name: str, value: Any, choices: Iterable[str]) -> str:
+    """`value` when it is one of the words in `choices`; InvalidInputError otherwise."""
+    words = tuple(choices)
+    if isinstance(value, str) and value in words:
+        return value
+    raise InvalidInputError(f"{owner}: {name} is {shown(value)}; expected one of {', '.join(words)}.")
+
+
+def require_count(owner: str, name: str, value: Any, least: int = 1, most: int | None = None) -> int:
+    """`value` as an int when it is a whole number from `least` (to `most`, if given); InvalidInputError otherwise."""
     if is_number(value) and value == int(value) and value >= least:
+        if most is not None and value > most:
+            raise InvalidInputError(f"{owner}: {name} is {shown(value)}; expected at most {most:,}.")
         return int(value)
     raise InvalidInputError(f"{owner}: {name} is {shown(value)}; expected a whole number of at least {least}.")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lessonlib.errors import InvalidInputError
 from lessonlib.folded import LayerKind, ScalarNamespace
-from lessonlib.units import format_bytes, format_flops, format_percent, format_seconds
+from lessonlib.units import format_bytes, format_flops, format_percent, format_seconds, plain_markdown
 from lessonlib.work import pair_work, span_sum
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ def equations(cost: "RequestCost") -> str:
     new, steps = request.prompt - request.cached, request.output - 1
     peak, bandwidth = f"{deployment.peak / 1e12:,.5g} TFLOP/s", f"{deployment.bandwidth / 1e9:,.5g} GB/s"
     lines = [
-        f"**{escape(_title(cost), quote=False)}**",
+        f"**{plain_markdown(_title(cost))}**",
         "",
         f"- P_block = {model.block_matmul_weights:,}; LM head V w = {model.vocabulary:,} x {model.width:,} = "
         f"{model.head_weights:,}",

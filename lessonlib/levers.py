@@ -15,16 +15,34 @@ reads, prompts under the ridge, windows, constant state. The exact numbers are `
 import copy
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
 from lessonlib.attention import GroupedQueryAttention, MultiHeadLatentAttention
 from lessonlib.deployment import Deployment, Speculation, require_deployment
-from lessonlib.errors import InvalidInputError, require_count, require_fraction, require_rate, shown
+from lessonlib.errors import (
+    MOST_TOKENS,
+    InvalidInputError,
+    UnknownNameError,
+    require_count,
+    require_fraction,
+    require_numbers,
+    require_rate,
+    shown,
+)
 from lessonlib.model import Block, Model
-from lessonlib.request import Request, decode_numbers, prefill_numbers, request_cost, require_batch, require_request
+from lessonlib.precision import Precision
+from lessonlib.request import (
+    Request,
+    counted,
+    decode_numbers,
+    prefill_numbers,
+    request_cost,
+    require_case,
+    require_chunks,
+)
 
 
 def ridge_tokens(deployment: Deployment) -> float:
@@ -35,6 +53,8 @@ def ridge_tokens(deployment: Deployment) -> float:
 
 def used_over_read(deployment: Deployment, batch: Any = 1) -> Any:
     """Block weights that one token uses over those that a decode step at `batch` reads; 1 for a dense model."""
+    require_deployment("used_over_read", deployment)
+    batch = counted("used_over_read", Request(1, 1), batch)[3]
     used = deployment.model.block_matmul_weights
     idle_read: Any = 0.0
     for (layers, ffn), routed in zip(deployment.model.expert_kinds, deployment.folded.experts, strict=True):
@@ -46,14 +66,9 @@ def used_over_read(deployment: Deployment, batch: Any = 1) -> Any:
 
 def rho(deployment: Deployment, request: Request, batch: Any = 1) -> Any:
     """About prefill time over decode time at `batch`. Decode-heavy means rho << 1."""
-    require_request("rho", request, arrays=True)
-    new = request.prompt - request.cached
-    return (
-        require_batch("rho", batch)
-        * new
-        / (ridge_tokens(deployment) * request.output)
-        * used_over_read(deployment, batch)
-    )
+    require_case("rho", deployment, request, arrays=True)
+    prompt, output, cached, batch = counted("rho", request, batch)
+    return batch * (prompt - cached) / (ridge_tokens(deployment) * output) * used_over_read(deployment, batch)
 
 
 def omega(deployment: Deployment, output: Any) -> Any:
@@ -64,7 +79,7 @@ def omega(deployment: Deployment, output: Any) -> Any:
     require_deployment("omega", deployment)
     if deployment.memory_free <= 0:
         deployment.require_fit(1)
-    output = Request(1, output).output  # refuses what is no number of tokens
+    output = counted("omega", Request(1, output))[1]  # refuses what is no number of tokens
     if not deployment.cache_bytes_per_token:
         raise InvalidInputError(
             f"omega: {deployment.model.name} keeps no growing cache, so omega says nothing about it."
@@ -74,8 +89,9 @@ def omega(deployment: Deployment, output: Any) -> Any:
 
 def roof_batch(deployment: Deployment, request: Request) -> Any:
     """The batch at which passes that mix each request's prefill into its decode steps reach the ridge (an estimate)."""
-    require_request("roof_batch", request, arrays=True)
-    return ridge_tokens(deployment) / (1 + (request.prompt - request.cached) / request.output)
+    require_case("roof_batch", deployment, request, arrays=True)
+    prompt, output, cached, _ = counted("roof_batch", request)
+    return ridge_tokens(deployment) / (1 + (prompt - cached) / output)
 
 
 # ---- levers: each maps (deployment, request, batch) to the changed three
@@ -91,7 +107,9 @@ class Lever:
     change: Callable[[Deployment, Request, int], Case]
 
     def __call__(self, deployment: Deployment, request: Request, batch: int = 1) -> Case:
-        return self.change(deployment, request, batch)
+        owner = f"lever {self.name!r}"
+        require_case(owner, deployment, request, arrays=True)
+        return self.change(deployment, request, require_count(owner, "batch", batch))
 
     def speedup(self, deployment: Deployment, request: Request, batch: int = 1) -> float:
         """GPU seconds of one request before over after, at the batch that the lever leaves."""
@@ -110,7 +128,7 @@ class Lever:
 
 def limit_batch(deployment: Deployment, request: Request) -> int:
     """The largest batch of this request that fits in memory; DoesNotFitError when not even one does."""
-    require_request("limit_batch", request)
+    require_case("limit_batch", deployment, request)
     deployment.require_fit(request.prompt + request.output)
     return deployment.largest_batch(request.prompt + request.output)
 
@@ -154,6 +172,11 @@ def quantised(**parts: str) -> Lever:
         raise InvalidInputError(
             "quantised: no part given; expected such as blocks='int4', experts='int4' or cache='fp8'."
         )
+    known = [part.name for part in fields(Precision)]
+    for part in parts:
+        if part not in known:
+            raise UnknownNameError(f"quantised: {shown(part)} is no part; expected one of {', '.join(known)}.")
+    Precision(**parts)  # refuses a dtype that is not known
     words = ", ".join(f"{part} {dtype}" for part, dtype in parts.items())
     return _on_deployment(words, lambda d: replace(d, precision=replace(d.precision, **parts)))
 
@@ -216,7 +239,7 @@ def speculative_decoding(draft_tokens: int, acceptance: float, draft: Model | No
     """`draft_tokens` proposed a round by `draft` (None: free), each accepted with probability `acceptance`."""
     speculation = Speculation(draft_tokens, acceptance, draft)
     drafts = "free drafts" if draft is None else f"draft {draft.name}"
-    name = f"speculation, {draft_tokens} {drafts}, acceptance {acceptance:g}"
+    name = f"speculation, {speculation.draft_tokens} {drafts}, acceptance {speculation.acceptance:g}"
     return _on_deployment(name, lambda d: replace(d, speculation=speculation))
 
 
@@ -240,18 +263,29 @@ def shorter_answer(share: float) -> Lever:
 
 
 def faster_prefill(prefill_seconds: Any, decode_seconds: Any, k: Any) -> Any:
-    """Amdahl's law: time before over time after a prefill k times faster (k may be infinite). Seconds of one clock."""
-    try:
-        factor = np.asarray(k, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        factor = np.array(np.nan)
-    if isinstance(k, bool | str) or not np.all(factor > 0):
+    """Amdahl's law: time before over time after a prefill k times faster (k may be infinite). Seconds of one clock.
+
+    Numbers or arrays; NaN cells, which `request_cost` leaves where it refuses, stay NaN.
+    """
+    given = {"prefill_seconds": prefill_seconds, "decode_seconds": decode_seconds, "k": k}
+    prefill, decode, factor = (require_numbers("faster_prefill", name, value) for name, value in given.items())
+    for name, seconds in (("prefill_seconds", prefill), ("decode_seconds", decode)):
+        if np.any(seconds < 0) or np.any(np.isinf(seconds)) or (not seconds.ndim and np.isnan(seconds)):
+            raise InvalidInputError(f"faster_prefill: {name} is {shown(given[name])}; expected finite seconds from 0.")
+    if not np.all(factor > 0):
         raise InvalidInputError(
             f"faster_prefill: k is {shown(k)}; expected numbers above 0 (math.inf for a free prefill)."
         )
-    with np.errstate(divide="ignore"):  # a free prefill and no decode: infinitely faster
-        ratio = np.divide(prefill_seconds + decode_seconds, prefill_seconds / factor + decode_seconds)
-    return float(ratio) if np.ndim(ratio) == 0 else ratio
+    try:
+        np.broadcast_shapes(prefill.shape, decode.shape, factor.shape)
+    except ValueError:
+        shapes = ", ".join(f"{name} {np.shape(value)}" for name, value in given.items())
+        raise InvalidInputError(f"faster_prefill: the shapes do not broadcast together: {shapes}.") from None
+    with np.errstate(divide="ignore", invalid="ignore"):  # a free prefill and no decode: infinitely faster
+        ratio = (prefill + decode) / (prefill / factor + decode)
+    if not ratio.ndim and np.isnan(ratio):
+        raise InvalidInputError("faster_prefill: both times are 0; expected at least one above 0.")
+    return ratio if ratio.ndim else float(ratio)
 
 
 def break_even_output(deployment: Deployment, prompt: Any, batch: int = 1, share: float = 0.05) -> Any:
@@ -259,17 +293,24 @@ def break_even_output(deployment: Deployment, prompt: Any, batch: int = 1, share
 
     Memory and positions are not looked at: it is where the line lies, not whether a server holds it.
     """
-    batch = require_count("break_even_output", "batch", batch)
+    require_deployment("break_even_output", deployment)
+    batch = require_count("break_even_output", "batch", batch, 1, MOST_TOKENS)
     share = require_fraction("break_even_output", "share", share)
     prompts = np.atleast_1d(np.asarray(Request(prompt, 1).prompt, dtype=np.float64))
-    if not np.all((prompts >= 1) & (np.floor(prompts) == prompts) & np.isfinite(prompts)):
-        raise InvalidInputError("break_even_output: prompt holds a number that is not whole or below 1.")
+    if not np.all((prompts >= 1) & (np.floor(prompts) == prompts) & (prompts <= MOST_TOKENS)):
+        raise InvalidInputError(
+            "break_even_output: prompt holds a number that is not whole, below 1 or above 2**53; leave it out."
+        )
+    require_chunks("break_even_output", deployment, prompts)
     overhead = deployment.efficiency.overhead
     prefill = prefill_numbers(deployment, prompts, 0.0, float(batch), np).seconds(overhead)
-    allowed = prefill * (1 - share) / share  # decode seconds from which on the share is small enough
+    with np.errstate(over="ignore"):
+        allowed = prefill * (1 - share) / share  # decode seconds from which on the share is small enough
     low, high = np.ones_like(prompts), np.full_like(prompts, 2.0)
     seconds = lambda output: decode_numbers(deployment, prompts, output, float(batch), np).seconds(overhead)  # noqa: E731
     while np.any(short := seconds(high) <= allowed):
+        if np.max(high) > MOST_TOKENS:
+            raise InvalidInputError(f"break_even_output: no output up to 2**53 tokens brings prefill under {share:g}.")
         high = np.where(short, 2 * high, high)
     for _ in range(60):  # halving down to a whole token
         middle = np.floor((low + high) / 2)
@@ -287,6 +328,7 @@ def break_even_by_rho(deployment: Deployment, prompt: Any, batch: int = 1, share
 # ---- elasticities
 
 RATES = ("peak", "bandwidth", "link", "latency", "overhead", "weight bytes", "cache bytes")
+SMALLEST_STEP, LARGEST_STEP = 1e-9, 1e-2
 
 
 def _scaled(deployment: Deployment, name: str, factor: float) -> Deployment:
@@ -319,6 +361,9 @@ def _scaled(deployment: Deployment, name: str, factor: float) -> Deployment:
 
 def gpu_seconds(deployment: Deployment, request: Request, batch: int = 1) -> float:
     """GPU seconds of `batch` requests, without asking whether they fit: for derivatives at the very limit."""
+    require_case("gpu_seconds", deployment, request)
+    batch = require_count("gpu_seconds", "batch", batch, 1, MOST_TOKENS)
+    require_chunks("gpu_seconds", deployment, request.prompt - request.cached)
     sizes = (float(request.prompt), float(request.output), float(request.cached), float(batch))
     prefill = prefill_numbers(deployment, sizes[0], sizes[2], sizes[3])
     decode = decode_numbers(deployment, sizes[0], sizes[1], sizes[3])
@@ -328,11 +373,15 @@ def gpu_seconds(deployment: Deployment, request: Request, batch: int = 1) -> flo
 def elasticities(deployment: Deployment, request: Request, batch: int = 1, step: float = 1e-4) -> dict[str, float]:
     """d ln T / d ln x of the GPU clock for each of RATES, and for prompt and output (one token either way).
 
-    Central differences in ln x of width `step`. peak + bandwidth + link - latency - overhead = -1: double all rates and
-    halve all waits, and the time halves. A draft model's own bytes are not scaled.
+    Central differences in ln x of width `step`, 1e-9 to 1e-2. peak + bandwidth + link - latency - overhead = -1: double
+    all rates and halve all waits, and the time halves. A draft model's own bytes are not scaled.
     """
-    require_request("elasticities", request)
-    batch, step = require_count("elasticities", "batch", batch), require_rate("elasticities", "step", step, "ln x")
+    require_case("elasticities", deployment, request)
+    step = require_rate("elasticities", "step", step, "ln x")
+    if not SMALLEST_STEP <= step <= LARGEST_STEP:  # below it rounding shows, above it the curve's bends do
+        raise InvalidInputError(
+            f"elasticities: step is {step:g}; expected {SMALLEST_STEP:g} to {LARGEST_STEP:g} of ln x."
+        )
     found = {}
     for name in RATES:
         up = gpu_seconds(_scaled(deployment, name, math.exp(step)), request, batch)
@@ -344,4 +393,6 @@ def elasticities(deployment: Deployment, request: Request, batch: int = 1, step:
         fewer, more = max(tokens - 1, least), tokens + 1
         up, down = (gpu_seconds(deployment, replace(request, **{name: n}), batch) for n in (more, fewer))
         found[name] = math.log(up / down) / math.log(more / fewer)
+    if not all(map(math.isfinite, found.values())):
+        raise InvalidInputError("elasticities: the time is beyond what a float holds; take smaller numbers.")
     return found

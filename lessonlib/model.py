@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 
 from lessonlib.attention import Mixer
-from lessonlib.errors import InvalidInputError, require_count, require_rate, shown
+from lessonlib.errors import InvalidInputError, as_numbers, require_count, require_rate, shown
 from lessonlib.feedforward import FeedForward
 
 
@@ -66,7 +66,7 @@ class Model:
     defaults_used: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        owner = f"Model {self.name!r}"
+        owner = f"Model {shown(self.name)}"
         for field in ("width", "vocabulary", "position_weights", "other_weights", "head_bias"):
             least = 1 if field in ("width", "vocabulary") else 0
             object.__setattr__(self, field, require_count(owner, field, getattr(self, field), least))
@@ -110,7 +110,7 @@ class Model:
     def __repr__(self) -> str:
         kinds = ", ".join(f"{count} x {mixer.label}" for count, mixer in self.mixer_kinds)
         return (
-            f"Model {self.name!r}: {self.parameters:,} parameters ({self.active_parameters:,} used by a token), "
+            f"Model {shown(self.name)}: {self.parameters:,} parameters ({self.active_parameters:,} used by a token), "
             f"{self.layers} layers ({kinds}), width {self.width:,}, vocabulary {self.vocabulary:,}"
         )
 
@@ -199,15 +199,12 @@ class Model:
 
         A sliding layer holds min(tokens, window). Constant state is apart: `state_bytes`.
         """
-        require_rate(f"Model {self.name!r}", "bytes_per_element", bytes_per_element, "bytes")
-        try:
-            held = np.asarray(tokens)
-            valid = held.dtype.kind in "iuf" and bool(np.all(np.isfinite(held) & (held >= 0)))
-        except ValueError:  # rows of different lengths
-            valid = False
-        if not valid:
-            raise InvalidInputError(f"Model {self.name!r}: tokens is {shown(tokens)}; expected numbers of at least 0.")
-        held = held.astype(np.float64)
+        require_rate(f"Model {shown(self.name)}", "bytes_per_element", bytes_per_element, "bytes")
+        held = as_numbers(tokens)
+        if held is None or not np.all(np.isfinite(held) & (held >= 0)):
+            raise InvalidInputError(
+                f"Model {shown(self.name)}: tokens is {shown(tokens)}; expected numbers of at least 0."
+            )
         total = sum(
             count * mixer.cache_elements * (held if mixer.window is None else np.minimum(held, mixer.window))
             for count, mixer in self.mixer_kinds
@@ -217,7 +214,7 @@ class Model:
 
     def state_bytes(self, bytes_per_element: float = 2) -> float:
         """Constant state of one sequence, bytes: fp32 for the state, `bytes_per_element` for its convolution."""
-        require_rate(f"Model {self.name!r}", "bytes_per_element", bytes_per_element, "bytes")
+        require_rate(f"Model {shown(self.name)}", "bytes_per_element", bytes_per_element, "bytes")
         return float(
             sum(count * (4 * m.state_elements + bytes_per_element * m.conv_elements) for count, m in self.mixer_kinds)
         )

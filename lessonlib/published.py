@@ -19,7 +19,7 @@ from lessonlib.accelerator import Accelerator
 from lessonlib.calibration import Errors, Fit, Point, Search, errors, finest, source_quantiles
 from lessonlib.catalogue import Measurement, load_accelerator, load_measurements, load_model, load_table
 from lessonlib.deployment import Deployment, Efficiency
-from lessonlib.errors import InvalidInputError, UnknownNameError, shown
+from lessonlib.errors import InvalidInputError, UnknownNameError, require_choice, require_instance, require_items, shown
 from lessonlib.precision import UNQUANTISED, Precision
 from lessonlib.request import decode_numbers, prefill_numbers
 from lessonlib.roofline import PhaseNumbers, Trace, pass_numbers
@@ -32,6 +32,7 @@ WHOLE_REQUEST = ("request_time", "output_rate", "output_rate_per_device")
 
 def engine_of(row: Measurement) -> str:
     """The engine without its version: the first word."""
+    require_instance("engine_of", "row", row, Measurement, "load_measurements()[0]")
     return row.engine.partition(" ")[0]
 
 
@@ -73,6 +74,7 @@ def _deployment(
 
 def deployment_of(row: Measurement) -> Deployment:
     """The floor's deployment of a row: no overhead, no latency, the largest peak that its engine can use."""
+    require_instance("deployment_of", "row", row, Measurement, "load_measurements()[0]")
     if row.model is None or row.accelerator is None:
         raise InvalidInputError(f"Measurement {row.id!r}: its model or its accelerator is not in the catalogue.")
     return _deployment(row.model, row.accelerator, row.devices, engine_of(row), row.weights, row.cache)
@@ -80,6 +82,7 @@ def deployment_of(row: Measurement) -> Deployment:
 
 def measured_seconds(row: Measurement) -> float:
     """The time of what the row times: a decode step or several, a prefill pass, or a whole request of the batch."""
+    require_instance("measured_seconds", "row", row, Measurement, "load_measurements()[0]")
     tokens = {"prefill_rate": row.prompt_tokens}.get(row.metric, row.output_tokens) or 1
     if row.metric == "tpot":
         return row.value * _steps(row)
@@ -95,9 +98,14 @@ def _steps(row: Measurement) -> int:
     return row.output_tokens or 1 if row.metric == "decode_rate" else 1
 
 
-@cache
 def point_of(row: Measurement) -> Point:
     """A row as a time over its roofs. Raises InvalidInputError for a slope, which is no time."""
+    require_instance("point_of", "row", row, Measurement, "load_measurements()[0]")
+    return _point_of(row)
+
+
+@cache
+def _point_of(row: Measurement) -> Point:
     if row.metric == "itl_slope":
         raise InvalidInputError(f"Measurement {row.id!r} is a slope, which has no floor in seconds.")
     deployment = deployment_of(row)
@@ -154,7 +162,7 @@ def points() -> tuple[Point, ...]:
 
 def by_memory(points: Iterable[Point]) -> dict[str, list[Point]]:
     """The points of each class of memory."""
-    points = tuple(points)
+    points = require_items("by_memory", "point", points, Point, "published.points()[0]")
     return {name: [p for p in points if p.memory_class == name] for name in ("HBM", "GDDR", "unified")}
 
 
@@ -207,7 +215,7 @@ def typical(accelerator: str, engine: str | None) -> TypicalEfficiency:
     known = sorted({point.engine for point in points()})
     if engine is not None and engine not in known:
         raise UnknownNameError(f"engine {shown(engine)} is not known; expected None or one of {', '.join(known)}.")
-    memory_class = memory_classes()[accelerator]
+    memory_class = memory_classes()[require_choice("typical", "accelerator", accelerator, memory_classes())]
     search, fits, key = decode_search(), decode_fits(), () if engine is None else (engine,)
     fit = finest(fits, key)
     inside = np.array([point.memory_class == memory_class for point in search.points])

@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from lessonlib.errors import InvalidInputError, shown
+from lessonlib.units import plain_markdown
 
-MARKS = r"\`*_{}[]#!|~"  # what Markdown reads as more than a letter, wherever it stands
-ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "$": "&#36;", "@": "&#64;"}  # HTML, mathematics, addresses
 USUAL_LINES = 88  # of the report, tables and lists together; the sample has 84
 LONGEST_NAME = 100  # characters of a file's name, ending apart
 
@@ -117,35 +116,29 @@ def as_html(title: str, blocks: Sequence[Block], level: int) -> str:
     return f'<div class="tex2jax_ignore mathjax_ignore">{inside}</div>'
 
 
-def _plain(text: str) -> str:
-    """Text that Markdown shows as it is, on one line: its marks escaped, HTML, mathematics and links too."""
-    line = "".join(
-        "\\" + letter if letter in MARKS else ENTITIES.get(letter, letter) for letter in " ".join(text.split())
-    )
-    return line.replace("://", "&#58;//").replace("www.", "www&#46;")
-
-
 def as_markdown(title: str, blocks: Sequence[Block], picture: str | None) -> str:
     """The report as Markdown. `picture`: the name of the file with its figure; None: the figure in words alone."""
-    parts = [f"# {_plain(title)}" if picture else f"### {_plain(title)}"]
+    parts = [f"# {plain_markdown(title)}" if picture else f"### {plain_markdown(title)}"]
     deeper = "##" if picture else "####"
     for kind, lines in blocks:
         if kind == "heading":
-            parts.append(f"{deeper} {_plain(lines[0])}")
+            parts.append(f"{deeper} {plain_markdown(lines[0])}")
         elif kind == "text":
-            parts += [_plain(line) for line in lines]
+            parts += [plain_markdown(line) for line in lines]
         elif kind == "list":
-            parts.append("\n".join(f"- {_plain(line)}" for line in lines))
+            parts.append("\n".join(f"- {plain_markdown(line)}" for line in lines))
         elif kind == "facts":
-            parts.append("\n".join(f"- **{_plain(lead)}:** {_plain(rest)}" for lead, rest in lines))
+            parts.append("\n".join(f"- **{plain_markdown(lead)}:** {plain_markdown(rest)}" for lead, rest in lines))
         elif kind == "table":
             rule = ["---", *["---:"] * (len(lines[0]) - 1)]
-            rows = [[_plain(cell) for cell in row] for row in lines]
+            rows = [[plain_markdown(cell) for cell in row] for row in lines]
             parts.append("\n".join(f"| {' | '.join(row)} |" for row in (rows[0], rule, *rows[1:])))
         else:
             for _, alt, caption in lines:
-                parts.append(f"![{_plain(alt)}]({quote(picture)})" if picture else f"Figure: {_plain(alt)}")
-                parts.append(_plain(caption))
+                parts.append(
+                    f"![{plain_markdown(alt)}]({quote(picture)})" if picture else f"Figure: {plain_markdown(alt)}"
+                )
+                parts.append(plain_markdown(caption))
     return "\n\n".join(parts) + "\n"
 
 

@@ -17,8 +17,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lessonlib.deployment import Deployment
-from lessonlib.errors import InvalidInputError, is_number, require_count, shown
+from lessonlib.deployment import Deployment, require_deployment
+from lessonlib.errors import (
+    MOST_TOKENS,
+    InvalidInputError,
+    as_numbers,
+    is_number,
+    require_count,
+    require_instance,
+    shown,
+)
 from lessonlib.folded import ScalarNamespace
 from lessonlib.roofline import (
     Phase,
@@ -34,7 +42,6 @@ from lessonlib.work import attention_terms_of_steps, linear_work
 if TYPE_CHECKING:
     from lessonlib.explain import Roof
 
-MOST_TOKENS = 2**53  # the largest count that a float64 holds exactly
 MOST_CHUNKS = 100_000
 BLOCK = 8192  # rows computed at a time: the intermediate arrays then stay in the processor's cache
 
@@ -50,7 +57,7 @@ REFUSALS = {
 
 
 def _as_input(name: str, value: Any, least: int, owner: str = "Request") -> Any:
-    """A number as an int, an array-like as a numeric array; InvalidInputError for anything else."""
+    """A number as an int, an array-like as an array of float64; InvalidInputError for anything else."""
     if type(value) is int and least <= value <= MOST_TOKENS:  # the usual case, and the fast one
         return value
     if is_number(value):
@@ -58,16 +65,9 @@ def _as_input(name: str, value: Any, least: int, owner: str = "Request") -> Any:
         if count > MOST_TOKENS:
             raise InvalidInputError(f"{owner}: {name} is {shown(value)}; expected at most 2**53, to count exactly.")
         return count
-    array = None
-    listed = isinstance(value, list | tuple) and not any(isinstance(item, bool) for item in value)
-    if listed or (isinstance(value, np.ndarray) and not isinstance(value, np.ma.MaskedArray)):
-        try:
-            array = np.array(value)  # a copy: what the caller does to theirs later changes no cost
-            array.flags.writeable = False
-        except (ValueError, OverflowError):
-            array = None
-    if array is None or array.dtype.kind not in "iuf":
-        what = shown(value) if array is None else f"an array of {array.dtype}"
+    array = as_numbers(value) if isinstance(value, list | tuple | np.ndarray) else None
+    if array is None:
+        what = f"an array of {value.dtype}" if isinstance(value, np.ndarray) else shown(value)
         raise InvalidInputError(
             f"{owner}: {name} is {what}; expected a whole number of at least {least}, or an array of them."
         )
@@ -102,10 +102,10 @@ class Request:
             )
 
 
-def require_request(owner: str, request: Any, arrays: bool = False) -> None:
-    """InvalidInputError unless `request` is a Request, and one of plain numbers unless `arrays`."""
-    if not isinstance(request, Request):
-        raise InvalidInputError(f"{owner}: request is {shown(request)}; expected a Request(prompt, output).")
+def require_case(owner: str, deployment: Any, request: Any, arrays: bool = False) -> None:
+    """InvalidInputError unless these are a Deployment and a Request, one of plain numbers unless `arrays`."""
+    require_deployment(owner, deployment)
+    require_instance(owner, "request", request, Request, "Request(prompt=128, output=12_800)")
     if request.is_array and not arrays:
         raise InvalidInputError(f"{owner}: the request has arrays; give one request.")
 
@@ -113,6 +113,47 @@ def require_request(owner: str, request: Any, arrays: bool = False) -> None:
 def require_batch(owner: str, batch: Any) -> Any:
     """A batch as an int, or an array of them as it is; InvalidInputError for what is neither."""
     return _as_input("batch", batch, 1, owner)
+
+
+def require_chunks(owner: str, deployment: Deployment, new: Any) -> None:
+    """InvalidInputError where `new` prompt tokens, or the most of an array, take more than MOST_CHUNKS passes."""
+    if deployment.prefill_chunk is not None and np.any(np.asarray(new) / deployment.prefill_chunk > MOST_CHUNKS):
+        raise InvalidInputError(f"{owner}: {REFUSALS[7]}; take a larger prefill_chunk.")
+
+
+def counted(owner: str, request: Request, batch: Any = 1) -> tuple[Any, Any, Any, Any]:
+    """(prompt, output, cached, batch): numbers as they are; arrays of one shape, NaN in each cell that is refused."""
+    batch = require_batch(owner, batch)
+    values = (request.prompt, request.output, request.cached, batch)
+    if not request.is_array and type(batch) is int:
+        return values
+    _broadcast_shape(request, batch)
+    bad = first_wrong(*values) > 0
+    prompt, output, cached, batch = (np.where(bad, np.nan, value) for value in values)
+    return prompt, output, cached, batch
+
+
+def require_rows(owner: str, deployment: Any, request: Any) -> tuple[Any, Any, Any]:
+    """(prompt, output, cached) of one request or several, arrays of one dimension in float64.
+
+    InvalidInputError for more dimensions, for none at all, and for the first request that cannot be meant.
+    """
+    require_case(owner, deployment, request, arrays=True)
+    columns = [np.atleast_1d(np.asarray(v, np.float64)) for v in (request.prompt, request.output, request.cached)]
+    prompt, output, cached = np.broadcast_arrays(*columns)
+    if prompt.ndim > 1 or not prompt.size:
+        raise InvalidInputError(
+            f"{owner}: the request's arrays have the shape {prompt.shape}; expected one dimension, with one request or "
+            "more."
+        )
+    codes = first_wrong(prompt, output, cached, 1.0)
+    if codes.any():
+        row = int(np.argmax(codes > 0))
+        raise InvalidInputError(
+            f"{owner}: request {row} has prompt {prompt[row]:,.10g}, output {output[row]:,.10g}, cached "
+            f"{cached[row]:,.10g}: {REFUSALS[int(codes[row])]}; mend it or leave it out."
+        )
+    return prompt, output, cached
 
 
 def _broadcast_shape(request: Request, batch: Any) -> tuple[int, ...]:
@@ -189,7 +230,9 @@ class RequestCost:
         if self.refused is None:
             return ""
         shape = self.refused.shape
-        if len(index) != len(shape) or any(i not in range(size) for i, size in zip(index, shape, strict=True)):
+        whole = all(isinstance(i, int | np.integer) and not isinstance(i, bool) for i in index)
+        inside = len(index) == len(shape) and all(i in range(size) for i, size in zip(index, shape, strict=True))
+        if not whole or not inside:
             raise InvalidInputError(f"why_refused: {shown(index)} is no cell; the results have the shape {shape}.")
         return REFUSALS.get(int(self.refused[index]), "")
 
@@ -304,8 +347,7 @@ def request_cost(deployment: Deployment, request: Request, batch: Any = 1) -> Re
     prompt + output tokens do not fit. With arrays such cells become NaN, and `.refused` says why.
     """
     if not isinstance(deployment, Deployment) or not isinstance(request, Request):
-        wrong, kind = (request, "Request") if isinstance(deployment, Deployment) else (deployment, "Deployment")
-        raise InvalidInputError(f"request_cost: got {shown(wrong)} where a {kind} was expected.")
+        require_case("request_cost", deployment, request)
     if type(batch) is not int or not 1 <= batch <= MOST_TOKENS:
         batch = _as_input("batch", batch, 1, "request_cost")
     if request.is_array or type(batch) is not int:
@@ -320,31 +362,36 @@ def request_cost(deployment: Deployment, request: Request, batch: Any = 1) -> Re
         )
     if deployment.memory_needed(prompt + output, b) > deployment.memory_available:
         deployment.require_fit(request.prompt + request.output, batch)
-    if deployment.prefill_chunk is not None and (prompt - cached) / deployment.prefill_chunk > MOST_CHUNKS:
-        raise InvalidInputError(f"request_cost: {REFUSALS[7]}; take a larger prefill_chunk.")
+    if deployment.prefill_chunk is not None:
+        require_chunks("request_cost", deployment, prompt - cached)
     prefill = prefill_numbers(deployment, prompt, cached, b)
     decode = decode_numbers(deployment, prompt, output, b)
     ttft = _ttft(deployment, prompt, cached, b, prefill, ScalarNamespace)
     return RequestCost(deployment, request, batch, prefill, decode, ttft)
 
 
-def _refusals(deployment: Deployment, prompt: Any, output: Any, cached: Any, batch: Any) -> Any:
-    """The code of the first thing wrong with each cell, 0 where nothing is. Floats or arrays in, an array out."""
+def _not_whole(value: Any, least: int) -> Any:
+    return ~((value >= least) & (value <= MOST_TOKENS) & (np.floor(value) == value))
 
-    def not_whole(value: Any, least: int) -> Any:
-        return ~((value >= least) & (value <= MOST_TOKENS) & (np.floor(value) == value))
 
-    limit = deployment.max_positions
-    chunk = deployment.prefill_chunk
-    checks = (
-        (1, not_whole(prompt, 1)),
-        (2, not_whole(output, 1)),
-        (3, not_whole(cached, 0) | np.logical_not(cached < prompt)),
-        (4, not_whole(batch, 1)),
-        (5, False if limit is None else prompt + output > limit),
-        (6, deployment.memory_needed(prompt + output, batch, np) > deployment.memory_available),
-        (7, False if chunk is None else (prompt - cached) / chunk > MOST_CHUNKS),
-    )
+def first_wrong(prompt: Any, output: Any, cached: Any, batch: Any, *, deployment: Deployment | None = None) -> Any:
+    """The code in REFUSALS of the first thing wrong with each cell, 0 where nothing is: an array.
+
+    Without a deployment, only what no deployment could take. Numbers or arrays in.
+    """
+    checks = [
+        (1, _not_whole(prompt, 1)),
+        (2, _not_whole(output, 1)),
+        (3, _not_whole(cached, 0) | np.logical_not(cached < prompt)),
+        (4, _not_whole(batch, 1)),
+    ]
+    if deployment is not None:
+        limit, chunk = deployment.max_positions, deployment.prefill_chunk
+        checks += [
+            (5, False if limit is None else prompt + output > limit),
+            (6, deployment.memory_needed(prompt + output, batch, np) > deployment.memory_available),
+            (7, False if chunk is None else (prompt - cached) / chunk > MOST_CHUNKS),
+        ]
     codes = np.zeros(np.broadcast_shapes(*(np.shape(v) for v in (prompt, output, cached, batch))), dtype=np.uint8)
     for code, wrong in reversed(checks):  # the first one wrong is written last, and so stays
         if np.any(wrong):
@@ -364,9 +411,9 @@ def _array_cost(deployment: Deployment, request: Request, batch: Any) -> Request
     columns: list[Any] = [np.nan] * (2 * len(PhaseNumbers._fields) + 1)
     for start in range(0, size, BLOCK):
         rows = slice(start, start + BLOCK)
-        block = [value[rows].astype(np.float64) if isinstance(value, np.ndarray) else value for value in inputs]
+        block = [value[rows] if isinstance(value, np.ndarray) else value for value in inputs]
         with np.errstate(invalid="ignore"):
-            codes = _refusals(deployment, *block)
+            codes = first_wrong(*block, deployment=deployment)
         refused[rows] = codes
         bad = codes > 0
         if bad.any():  # computed as 1 -> 1, then blanked

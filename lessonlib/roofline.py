@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lessonlib.deployment import Deployment, require_deployment
-from lessonlib.errors import require_count, require_rate
+from lessonlib.errors import MOST_TOKENS, require_count, require_rate
 from lessonlib.folded import FoldedModel, ScalarNamespace
 from lessonlib.work import LinearWork, Terms, attention_terms, linear_work
 
@@ -210,12 +210,14 @@ def pass_numbers(
 def pass_cost(deployment: Deployment, new: int, cached: int = 0, batch: int = 1, logits: int = 1) -> Phase:
     """One forward pass: `new` tokens in each of `batch` sequences, on `cached` tokens each.
 
-    `logits`: positions of each sequence whose logits are needed (1 emits a token, 0 is an inner chunk). Memory limits
-    and the model's positions are not checked here: it is one pass, not a request. Raises InvalidInputError.
+    `logits`: positions of each sequence whose logits are needed, at most `new` (1 emits a token, 0 is an inner chunk).
+    Memory limits and the model's positions are not checked here: it is one pass, not a request. Raises
+    InvalidInputError.
     """
     require_deployment("pass_cost", deployment)
-    n, c, b, positions = (
-        float(require_count("pass_cost", name, value, least))
-        for name, value, least in (("new", new, 1), ("cached", cached, 0), ("batch", batch, 1), ("logits", logits, 0))
+    n, c, b = (
+        float(require_count("pass_cost", name, value, least, MOST_TOKENS))
+        for name, value, least in (("new", new, 1), ("cached", cached, 0), ("batch", batch, 1))
     )
+    positions = float(require_count("pass_cost", "logits", logits, 0, int(n)))
     return Phase(pass_numbers(deployment, deployment.folded, n, c, b, positions), deployment.efficiency.overhead)

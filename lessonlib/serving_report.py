@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lessonlib.deployment import Deployment
-from lessonlib.errors import InvalidInputError, require_fraction, require_rate, shown
+from lessonlib.errors import InvalidInputError, as_numbers, require_choice, require_rate, shown
 from lessonlib.traffic import Traffic
 from lessonlib.units import format_bytes, format_percent, format_seconds
 
@@ -116,9 +116,11 @@ class Report:
 
         In a run that ended early these are the lucky requests: see `unfinished`.
         """
-        if name not in TIMES:
-            raise InvalidInputError(f"percentiles: name is {shown(name)}; expected one of {', '.join(TIMES)}.")
-        shares = [require_fraction("percentiles", "at (in per cent) / 100", percent / 100, zero=True) for percent in at]
+        require_choice("percentiles", "name", name, TIMES)
+        percents = as_numbers(at)
+        if percents is None or percents.ndim != 1 or not np.all((percents >= 0) & (percents <= 100)):
+            raise InvalidInputError(f"percentiles: at is {shown(at)}; expected numbers from 0 to 100, as (50, 90).")
+        shares = percents / 100
         values = getattr(self, name)
         values = values[np.isfinite(values)]
         return tuple(np.quantile(values, shares).tolist()) if len(values) else (math.nan,) * len(shares)
@@ -129,7 +131,7 @@ class Report:
         A request of one output token has no TPOT to miss.
         """
         for name, limit in (("ttft", ttft), ("tpot", tpot)):
-            if limit != math.inf:
+            if not (isinstance(limit, float) and limit == math.inf):
                 require_rate("goodput", name, limit, "seconds")
         good = np.isfinite(self.finish) & (self.ttft <= ttft) & ~(self.tpot > tpot)
         return float(good.mean()), float(good.sum() / self.elapsed)

@@ -4,15 +4,14 @@ Arrivals of many independent users are close to a Poisson process: gaps between 
 Lengths come from numbers, from arrays (a trace replayed), or from the quantiles of published traffic.
 """
 
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from lessonlib.errors import InvalidInputError, is_number, require_count, require_rate, shown
+from lessonlib.errors import MOST_TOKENS, InvalidInputError, as_numbers, is_number, require_count, require_rate, shown
 
-MOST_TOKENS = 2**53
+MOST_REQUESTS = 10_000_000  # that are drawn at once: half a gigabyte
 
 
 @dataclass(frozen=True)
@@ -27,10 +26,11 @@ class LengthQuantiles:
 
     def __post_init__(self) -> None:
         for name in ("probabilities", "lengths"):
-            values = tuple(getattr(self, name))
-            if len(values) < 2 or not all(is_number(value) for value in values):
-                raise InvalidInputError(f"LengthQuantiles: {name} is {shown(values)}; expected two or more numbers.")
-            object.__setattr__(self, name, tuple(float(value) for value in values))
+            values = as_numbers(getattr(self, name))
+            if values is None or values.ndim != 1 or len(values) < 2 or not np.all(np.isfinite(values)):
+                what = shown(getattr(self, name))
+                raise InvalidInputError(f"LengthQuantiles: {name} is {what}; expected two or more numbers.")
+            object.__setattr__(self, name, tuple(values.tolist()))
         if len(self.probabilities) != len(self.lengths):
             raise InvalidInputError(
                 f"LengthQuantiles: {len(self.probabilities)} probabilities for {len(self.lengths)} lengths; expected "
@@ -54,7 +54,9 @@ class LengthQuantiles:
 
 def _tokens(name: str, value: Any, count: int) -> Any:
     """`count` whole numbers of tokens from one number or an array of that many."""
-    array = np.full(count, require_count("Traffic", name, value)) if is_number(value) else _array(name, value)
+    if is_number(value):
+        value = np.full(count, require_count("Traffic", name, value, 1, MOST_TOKENS))
+    array = _array(name, value)
     if array.shape != (count,):
         raise InvalidInputError(
             f"Traffic: {name} has shape {array.shape}; expected one for each of {count:,} arrivals."
@@ -69,12 +71,8 @@ def _tokens(name: str, value: Any, count: int) -> Any:
 
 
 def _array(name: str, value: Any) -> Any:
-    array = np.asarray(None)
-    flags = isinstance(value, list | tuple) and any(isinstance(item, bool) for item in value)
-    if not flags and not isinstance(value, np.ma.MaskedArray):
-        with suppress(ValueError, OverflowError):
-            array = np.asarray(value)
-    if array.dtype.kind not in "iuf" or array.ndim > 1:
+    array = as_numbers(value)
+    if array is None or array.ndim > 1:
         raise InvalidInputError(
             f"Traffic: {name} is {shown(value)}; expected a number or a one-dimensional array of them."
         )
@@ -96,7 +94,7 @@ class Traffic:
     thought_share: Any = 0.0
 
     def __post_init__(self) -> None:
-        arrivals = _array("arrivals", self.arrivals).astype(np.float64)
+        arrivals = _array("arrivals", self.arrivals)
         count = len(arrivals)
         if not count:
             raise InvalidInputError("Traffic: arrivals is empty; expected at least one request.")
@@ -112,7 +110,7 @@ class Traffic:
                 f"Traffic: request {first} arrives at {arrivals[first]} s, before the one ahead of it "
                 f"({arrivals[first - 1]} s); sort the requests by arrival."
             )
-        share = _array("thought_share", self.thought_share).astype(np.float64)
+        share = _array("thought_share", self.thought_share)
         if share.shape not in ((1,), (count,)) or not np.all((share >= 0) & (share <= 1)):
             raise InvalidInputError(
                 f"Traffic: thought_share is {shown(self.thought_share)}; expected a fraction from 0 to 1, or one for "
@@ -153,7 +151,7 @@ def poisson_traffic(count: int, rate: float, prompt: Any, output: Any, seed: int
     `prompt`, `output`: a number, an array of `count`, or LengthQuantiles to draw from. They are drawn independently of
     each other and of the arrivals: published marginals do not say how a long prompt goes with a long answer.
     """
-    count = require_count("poisson_traffic", "count", count)
+    count = require_count("poisson_traffic", "count", count, 1, MOST_REQUESTS)
     rate = require_rate("poisson_traffic", "rate", rate, "requests a second")
     random = np.random.default_rng(require_count("poisson_traffic", "seed", seed, 0))
     arrivals = np.cumsum(random.exponential(1 / rate, count))
@@ -162,6 +160,6 @@ def poisson_traffic(count: int, rate: float, prompt: Any, output: Any, seed: int
 
 def all_at_once(count: int, prompt: Any, output: Any, seed: int = 0, thought_share: Any = 0.0) -> Traffic:
     """`count` requests that all arrive at 0 s, with lengths as in `poisson_traffic`; the seed is for drawn ones."""
-    count = require_count("all_at_once", "count", count)
+    count = require_count("all_at_once", "count", count, 1, MOST_REQUESTS)
     random = np.random.default_rng(require_count("all_at_once", "seed", seed, 0))
     return Traffic(np.zeros(count), _lengths(random, count, prompt), _lengths(random, count, output), thought_share)

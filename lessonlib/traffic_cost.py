@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lessonlib.deployment import Deployment
-from lessonlib.errors import InvalidInputError, require_count, shown
+from lessonlib.errors import InvalidInputError, require_count, require_flag
 from lessonlib.levers import (
     Lever,
     faster_peak,
@@ -28,7 +28,7 @@ from lessonlib.levers import (
     shorter_answer,
     speculative_decoding,
 )
-from lessonlib.request import BLOCK, Request, decode_numbers, prefill_numbers
+from lessonlib.request import BLOCK, Request, decode_numbers, prefill_numbers, require_rows
 
 
 class PartSeconds(NamedTuple):
@@ -106,7 +106,8 @@ class TrafficCost:
 
 def fits(deployment: Deployment, request: Request) -> dict[str, Any]:
     """Which requests (arrays) a server cannot take at all: reason to a mask. A request has the first that is true."""
-    tokens = np.asarray(request.prompt, dtype=np.float64) + request.output
+    prompt, output, _ = require_rows("fits", deployment, request)
+    tokens = prompt + output
     limit = deployment.max_positions
     long = np.zeros(tokens.shape, bool) if limit is None else tokens > limit
     large = ~long & (deployment.memory_needed(tokens, 1, np) > deployment.memory_available)
@@ -116,27 +117,34 @@ def fits(deployment: Deployment, request: Request) -> dict[str, Any]:
 
 def mean_slot_bytes(deployment: Deployment, request: Request, paged: bool = False) -> float:
     """Bytes that a slot holds on average over time: reserved at prompt + output, or `paged`, what is filled so far."""
-    prompt, output = (np.atleast_1d(np.asarray(v, dtype=np.float64)) for v in (request.prompt, request.output))
+    paged = require_flag("mean_slot_bytes", "paged", paged)
+    prompt, output, _ = require_rows("mean_slot_bytes", deployment, request)
     held = deployment.sequence_bytes(prompt + (output / 2 if paged else output), np)
-    return float(np.sum(held * output) / np.sum(output * np.ones_like(held)))
+    return float(np.sum(held * output) / np.sum(output))
 
 
 def concurrency(deployment: Deployment, request: Request, paged: bool = False) -> int:
     """How many of these requests memory holds at a time, on average; DoesNotFitError when it holds not one."""
+    paged = require_flag("concurrency", "paged", paged)
+    prompt, output, _ = require_rows("concurrency", deployment, request)
     each = mean_slot_bytes(deployment, request, paged)
     if not each:
         raise InvalidInputError(f"concurrency: {deployment.model.name} keeps neither cache nor state; any number fits.")
     found = math.floor(deployment.memory_free / each)
     if found < 1:
-        deployment.require_fit(int(np.max(np.asarray(request.prompt) + np.asarray(request.output))))
+        deployment.require_fit(int(np.max(prompt + output)))
     return max(1, found)
 
 
 def traffic_omega(deployment: Deployment, request: Request) -> float:
-    """omega of a mix: its roof batch over its memory batch; of requests all alike, n_out K ridge / M_free."""
-    new = float(np.sum(np.asarray(request.prompt, dtype=np.float64) - request.cached))
-    output = float(np.sum(np.asarray(request.output, dtype=np.float64)))
-    roof = ridge_tokens(deployment) / (1 + new / output)
+    """omega of a mix: its roof batch over its memory batch; of requests all alike, n_out K ridge / M_free.
+
+    Raises DoesNotFitError when the weights leave no memory.
+    """
+    prompt, output, cached = require_rows("traffic_omega", deployment, request)
+    if deployment.memory_free <= 0:
+        deployment.require_fit(1)
+    roof = ridge_tokens(deployment) / (1 + float(np.sum(prompt - cached)) / float(np.sum(output)))
     return roof * mean_slot_bytes(deployment, request) / deployment.memory_free
 
 
@@ -147,11 +155,11 @@ def price(deployment: Deployment, request: Request, batch: int) -> TrafficCost:
     chunks, which belong to engines that mix them into decode steps.
     """
     batch = require_count("price", "batch", batch)
+    columns = require_rows("price", deployment, request)
+    if not request.is_array:
+        raise InvalidInputError("price: the request has no array; expected a Request of arrays.")
     if deployment.prefill_chunk is not None:
         raise InvalidInputError("price: the deployment has a prefill_chunk; take one without: prompts are taken whole.")
-    if not isinstance(request, Request) or not request.is_array:
-        raise InvalidInputError(f"price: request is {shown(request)}; expected a Request of arrays.")
-    columns = np.broadcast_arrays(*(np.atleast_1d(v) for v in (request.prompt, request.output, request.cached)))
     count = len(columns[0])
     ttft = np.empty(count)
     totals = {phase: {part: np.zeros(4) for part in ("linear", "attention")} for phase in ("prefill", "decode")}
@@ -169,7 +177,7 @@ def price(deployment: Deployment, request: Request, batch: int) -> TrafficCost:
         return trace
 
     for start in range(0, count, BLOCK):
-        prompt, output, cached = (column[start : start + BLOCK].astype(np.float64) for column in columns)
+        prompt, output, cached = (column[start : start + BLOCK] for column in columns)
         ones = np.ones(len(prompt))
         prefill = prefill_numbers(deployment, prompt, cached, 1.0, np, tracer("prefill"))
         decode = decode_numbers(deployment, prompt, output, float(batch), np, tracer("decode"))
@@ -187,7 +195,7 @@ def price(deployment: Deployment, request: Request, batch: int) -> TrafficCost:
         )
         for phase, parts in totals.items()
     }
-    steps = float(np.sum(columns[1].astype(np.float64) - 1))
+    steps = float(np.sum(columns[1] - 1))
     return TrafficCost(batch, steps, phases["prefill"], phases["decode"], ttft)
 
 
@@ -208,6 +216,7 @@ def _more_memory(k: float) -> Lever:
 
 def usual_levers(deployment: Deployment, request: Request) -> dict[str, Lever]:
     """What one may do, in words to a lever. Left out is what the deployment or the requests have already."""
+    require_rows("usual_levers", deployment, request)
     found = {
         "twice the FLOP/s": faster_peak(2),
         "twice the bandwidth": more_bandwidth(2),
@@ -234,6 +243,7 @@ def rank_levers(deployment: Deployment, request: Request, batch: int) -> list[Ra
         held, limit = price(changed, asked, batch), concurrency(changed, asked)
         return held, held if limit == batch else price(changed, asked, limit)
 
+    require_rows("rank_levers", deployment, request)
     before = both(deployment, request)
     found = [Ranked("a prefill that takes no time", *map(_free_prefill, before))]
     for name, lever in usual_levers(deployment, request).items():

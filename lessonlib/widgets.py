@@ -16,10 +16,10 @@ import ipywidgets
 
 from lessonlib.catalogue import load_accelerator, load_model, load_table, load_workload, model_names, workload_names
 from lessonlib.deployment import Deployment
-from lessonlib.errors import LessonError
+from lessonlib.errors import LessonError, require_choice, require_count
 from lessonlib.figures import BOUNDARY, CACHE, CACHE_INK, GRID, INK, MEASURED, PREFILL, QUIET, WEIGHTS, tokens_label
 from lessonlib.levers import omega, rho
-from lessonlib.request import Request, RequestCost, request_cost
+from lessonlib.request import Request, RequestCost, request_cost, require_case
 from lessonlib.units import format_bytes, format_percent, format_seconds
 
 START = {"model": "llama-3.1-8b", "accelerator": "h100-sxm", "prompt": 1024, "output": 128, "batch": 1}
@@ -36,15 +36,21 @@ RHO_OF_FIVE_PERCENT = 0.05 / 0.95
 
 def steps(control: str) -> tuple[int, ...]:
     """The stops of a slider: powers of two, those in the middle between two of them, and the lesson's own numbers."""
-    most = MOST[control]
+    most = MOST[require_choice("steps", "control", control, MOST)]
     powers = [2**i for i in range(most.bit_length())]
     found = {*powers, *(3 * power // 2 for power in powers[1:]), *LESSON_STEPS[control]}
     return tuple(sorted(step for step in found if step <= most))
 
 
-@cache
 def deployed(model: str, accelerator: str) -> Deployment:
     """That model of the catalogue in bf16 on one such accelerator."""
+    if isinstance(model, str) and isinstance(accelerator, str):
+        return _deployed(model, accelerator)
+    return _deployed.__wrapped__(model, accelerator)  # no name, so refused; what has no hash cannot be looked up
+
+
+@cache
+def _deployed(model: str, accelerator: str) -> Deployment:
     return Deployment(load_model(model), load_accelerator(accelerator))
 
 
@@ -77,7 +83,9 @@ def view(model: str, accelerator: str, prompt: int, output: int, batch: int) -> 
     """Picture and table of one request as HTML; where it cannot be computed, the sentence of the error."""
 
     def inside() -> str:
-        cost = request_cost(deployed(model, accelerator), Request(prompt, output), batch)
+        deployment, request = deployed(model, accelerator), Request(prompt, output)
+        require_case("view", deployment, request)
+        cost = request_cost(deployment, request, require_count("view", "batch", batch))
         return _picture(cost) + table(numbers(cost))
 
     return framed(inside)

@@ -244,9 +244,9 @@ def test_arrays_speculation_and_other_things_are_refused():
             function(server(), many, *extra)
         with pytest.raises(InvalidInputError, match=f"{function.__name__}: the deployment has speculation"):
             function(server(speculation=Speculation(4, 0.7)), REASONING, *extra)
-        with pytest.raises(InvalidInputError, match="got 12 where a Request was expected"):
+        with pytest.raises(InvalidInputError, match="request is 12; expected a Request"):
             function(server(), 12, *extra)
-        with pytest.raises(InvalidInputError, match="got 12 where a Deployment was expected"):
+        with pytest.raises(InvalidInputError, match="deployment is 12; expected a Deployment"):
             function(12, REASONING, *extra)
         with pytest.raises(InvalidInputError, match="has 131,072 positions"):
             function(server(), Request(128, 131_000), *extra)

@@ -19,7 +19,17 @@ from lessonlib.calibration import (
 from lessonlib.catalogue import load_accelerator, load_measurements, typical_efficiency
 from lessonlib.deployment import Deployment, Efficiency
 from lessonlib.errors import InvalidInputError, UnknownNameError
-from lessonlib.published import decode_search, deployment_of, point_of, points, unseen_decode_errors
+from lessonlib.published import (
+    by_memory,
+    decode_search,
+    deployment_of,
+    engine_of,
+    measured_seconds,
+    point_of,
+    points,
+    typical,
+    unseen_decode_errors,
+)
 from lessonlib.request import Request, request_cost
 
 FRACTION, OVERHEAD = 0.73, float(OVERHEADS[20])
@@ -179,3 +189,54 @@ def test_phases_of_the_table():
     for p in points():
         roofs = [max(pair) for pair in zip(p.compute, p.memory, strict=True)]
         assert p.phase != "request" or sum(roofs[: len(roofs) // 2]) > 0.1 * sum(roofs)
+
+
+@pytest.mark.parametrize("wrong", [-1, math.nan, math.inf, 0, "1", None, True], ids=repr)
+def test_times_and_fractions_that_cannot_be_are_refused(wrong):
+    for call in (
+        lambda: Search(made(), "mfu", mbu=wrong),
+        lambda: point(measured=wrong if wrong is not None else "none"),
+        lambda: replace(point(), memory=(-1.0 if wrong == 0 and wrong is not False else wrong,)),
+        lambda: replace(point(), compute=(0.1, 0.2)),
+        lambda: replace(point(), compute=(), memory=()),
+        lambda: Search([point(), wrong]),
+        lambda: Search(made(), wrong),
+    ):
+        with pytest.raises(InvalidInputError):
+            call()
+
+
+@pytest.mark.parametrize("seen", [[0, 1, 2, 3, 4], [True], [1.0] * 5, "all", None, [[True] * 5]], ids=repr)
+def test_what_is_seen_is_a_mask(seen):
+    search = Search(made("a"))
+    for call in (search.fit, search.calibrate, search.judged):
+        with pytest.raises(InvalidInputError, match="expected True or False for each of 5 points"):
+            call(seen)
+
+
+def test_no_fit_of_all_is_an_end():
+    for call in (lambda: finest({}, ()), lambda: finest({}, ("HBM",)), lambda: Search(made()).predict({})):
+        with pytest.raises(InvalidInputError, match="there is no fit for"):
+            call()
+
+
+@pytest.mark.parametrize("call", [engine_of, deployment_of, measured_seconds, point_of])
+@pytest.mark.parametrize("wrong", [None, "m0001", 3])
+def test_a_row_is_a_measurement(call, wrong):
+    with pytest.raises(InvalidInputError, match=f"{call.__name__}: row is .*; expected a Measurement"):
+        call(wrong)
+
+
+def test_what_is_no_list_of_points_or_ratios_is_refused():
+    for call in (
+        lambda: Search(5),
+        lambda: by_memory(5),
+        lambda: by_memory([point(), 5]),
+        lambda: errors(["a"]),
+        lambda: errors([True]),
+        lambda: typical("nope", None),
+        lambda: typical([], None),
+        lambda: point_of([]),
+    ):
+        with pytest.raises(InvalidInputError):
+            call()

@@ -581,8 +581,8 @@ def one(**changes):
         (lambda: LengthQuantiles((0.9, 0.5, 1.0), (10, 20, 30)), "rise to 1"),
         (lambda: LengthQuantiles((0.5, 1.0), (20, 10)), "none below the one before"),
         (lambda: LengthQuantiles((0.5, 1.0), (0, 10)), "1 or more"),
-        (lambda: simulate("llama", one()), "got 'llama' where a Deployment was expected"),
-        (lambda: simulate(server(), [1, 2]), "got [1, 2] where a Traffic was expected"),
+        (lambda: simulate("llama", one()), "deployment is 'llama'; expected a Deployment"),
+        (lambda: simulate(server(), [1, 2]), "traffic is [1, 2]; expected a Traffic"),
         (lambda: simulate(server(speculation=Speculation(3, 0.7)), one()), "speculation"),
         (lambda: simulate(server(), one(), "last"), "prefill is 'last'; expected one of first, joint, chunked"),
         (lambda: simulate(server(prefill_chunk=512), one(), "joint"), "prefill_chunk=None"),
@@ -600,7 +600,20 @@ def one(**changes):
             "request 1 has prompt 131,000 + output 73",
         ),
         (lambda: simulate(server(), one()).percentiles("speed"), "expected one of ttft"),
-        (lambda: simulate(server(), one()).percentiles("ttft", (101,)), "1.01"),
+        (lambda: simulate(server(), one()).percentiles("ttft", (101,)), "at is (101,); expected numbers from 0 to 100"),
+        (lambda: simulate(server(), one()).percentiles("ttft", 50), "at is 50; expected numbers from 0 to 100"),
+        (lambda: simulate(server(), one()).percentiles("ttft", ("50",)), "at is ('50',); expected numbers"),
+        (lambda: simulate(server(), one()).percentiles(["ttft"]), "name is ['ttft']; expected one of ttft"),
+        (lambda: simulate(server(), one(), []), "prefill is []; expected one of first"),
+        (lambda: simulate(server(), one(), progress="no"), "progress is 'no'; expected True or False"),
+        (lambda: simulate(server(), one()).goodput(np.array([1.0, 2.0])), "ttft is array([1., 2.])"),
+        (lambda: poisson_traffic(10**14, 1.0, 5, 5, seed=0), "count is 100000000000000; expected at most 10,000,000"),
+        (lambda: all_at_once(10**14, 5, 5), "count is 100000000000000; expected at most 10,000,000"),
+        (lambda: LengthQuantiles(5, (1, 2)), "probabilities is 5; expected two or more numbers"),
+        (lambda: Traffic([0.0], 1e300, 5), "prompt is 1e+300; expected at most"),
+        (lambda: Traffic([0.0], 5, [[True]]), "output is [[True]]; expected a number or a one-dimensional array"),
+        (lambda: simulate(server(), Traffic([1.7e18], 10, 5)), "1.7e+18 s, where numbers are 2.6e+02 s apart"),
+        (lambda: simulate(server(), Traffic([0.0, 1.7e12], 10, 5)), "give seconds, and subtract the first arrival"),
         (lambda: simulate(server(), one()).goodput(ttft=0.0), "ttft is 0.0"),
         (lambda: simulate(server(), one()).goodput(tpot=math.nan), "tpot is nan"),
     ],
@@ -628,3 +641,8 @@ def test_a_request_that_never_fits_is_named_before_anything_runs():
     assert caught.value.needed > caught.value.available
     with pytest.raises(DoesNotFitError, match="request 0 by itself"):
         simulate(server(deepseek_v3()), Traffic([0.0], 10, 5))  # not even the weights do
+
+
+def test_a_clock_of_epoch_seconds_is_fine_enough():
+    found = simulate(server(), Traffic([1.7e9], 1024, 128))
+    assert found.latency[0] == pytest.approx(request_cost(server(), Request(1024, 128)).elapsed, rel=1e-5)

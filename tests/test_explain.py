@@ -218,3 +218,9 @@ def test_what_is_shown_is_what_was_computed():
             rows = [roof for roof in cost.roofs() if roof.phase == name]
             assert sum(roof.flops for roof in rows) == pytest.approx(phase.flops, rel=1e-12)
             assert sum(roof.bytes for roof in rows) == pytest.approx(phase.bytes, rel=1e-12)
+
+
+def test_a_model_s_name_is_shown_as_it_is():
+    named = replace(llama(), name="a*b_c|<b>`x`\n# y")
+    equations = cost_of(model=named).equations().splitlines()
+    assert r"a\*b\_c\|&lt;b&gt;\`x\` \# y on h100-sxm" in equations[0]

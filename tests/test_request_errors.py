@@ -90,9 +90,9 @@ def test_the_model_s_positions_are_the_limit_of_prompt_and_output_together():
 
 def test_arguments_of_the_wrong_kind():
     for wrong in (None, 5, "server", Request(1, 1)):
-        assert "a Deployment was expected" in refusal(lambda wrong=wrong: request_cost(wrong, Request(1, 1)))
+        assert "expected a Deployment" in refusal(lambda wrong=wrong: request_cost(wrong, Request(1, 1)))
     for wrong in (None, (128, 12_800), {"prompt": 1}):
-        assert "a Request was expected" in refusal(lambda wrong=wrong: request_cost(server(), wrong))
+        assert "expected a Request" in refusal(lambda wrong=wrong: request_cost(server(), wrong))
 
 
 @pytest.mark.parametrize("name, least", [("new", 1), ("cached", 0), ("batch", 1), ("logits", 0)])

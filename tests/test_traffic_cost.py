@@ -142,3 +142,51 @@ def test_levers_that_are_in_place_already_are_left_out():
         "answers half as long",
         "half of each prompt in a prefix cache",
     }
+
+
+CALLS = {
+    "price": lambda request: price(server(), request, 1),
+    "concurrency": lambda request: concurrency(server(), request),
+    "traffic_omega": lambda request: traffic_omega(server(), request),
+    "mean_slot_bytes": lambda request: mean_slot_bytes(server(), request),
+    "fits": lambda request: fits(server(), request),
+    "usual_levers": lambda request: usual_levers(server(), request),
+    "rank_levers": lambda request: rank_levers(server(), request, 1),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize(
+    "request_, said",
+    [
+        (Request([100, -50], [10, 10]), "request 1 has prompt -50, output 10, cached 0: prompt is not a whole number"),
+        (Request([100, 100, 0], [10, math.nan, 10]), "request 1 has prompt 100, output nan"),
+        (Request([100, 100], 10, [99, 100]), "request 1 has .* cached 100: cached is not"),
+        (Request([2.0**60], [1]), "request 0 has prompt"),
+        (Request([[100, 200]], 10), r".*shape \(1, 2\); expected one dimension"),
+        (Request([], []), r".*shape \(0,\); expected one dimension, with one request or more"),
+        ("mix", "request is 'mix'; expected a Request"),
+    ],
+    ids=["negative", "nan", "cached", "huge", "two dimensions", "empty", "no request"],
+)
+def test_a_mix_with_a_request_that_cannot_be_meant_is_refused_by_its_row(name, request_, said):
+    with pytest.raises(InvalidInputError, match=f"{name}: {said}"):
+        CALLS[name](request_)
+
+
+def test_weights_that_leave_no_memory_have_no_omega():
+    with pytest.raises(DoesNotFitError):
+        traffic_omega(server(accelerator=replace(h100(), memory=10e9)), MIX)
+
+
+@pytest.mark.parametrize("call", [concurrency, mean_slot_bytes])
+@pytest.mark.parametrize("wrong", ["yes", 1, None])
+def test_paged_is_true_or_false(call, wrong):
+    with pytest.raises(InvalidInputError, match=r"paged is .*; expected True or False"):
+        call(server(), MIX, wrong)
+
+
+def test_the_caller_s_dtype_does_not_wrap():
+    small, large = (Request(np.full(300, 100, kind), np.full(300, 120, kind)) for kind in (np.int8, np.int64))
+    assert traffic_omega(server(), small) == traffic_omega(server(), large)
+    assert price(server(), small, 7).seconds == price(server(), large, 7).seconds

@@ -4,10 +4,12 @@ import re
 from html.parser import HTMLParser
 from itertools import pairwise, product
 
+import numpy as np
 import pytest
 
 from lessonlib.catalogue import load_accelerator, load_model, load_workload
 from lessonlib.deployment import Deployment
+from lessonlib.errors import InvalidInputError
 from lessonlib.levers import omega, rho
 from lessonlib.request import Request, request_cost
 from lessonlib.units import format_percent, format_seconds
@@ -171,3 +173,26 @@ def test_every_stop_gives_a_picture_or_a_sentence(explorer):
 
 def test_a_page_without_sliders_says_what_to_do(explorer):
     assert "Run this cell" in repr(explorer) and len(repr(explorer)) < 110  # ipywidgets cuts longer ones
+
+
+def test_stops_are_of_a_slider():
+    for wrong in ("nope", None, []):
+        with pytest.raises(InvalidInputError, match=r"control is .*; expected one of prompt, output, batch"):
+            steps(wrong)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"model": ["llama-3.1-8b"]},
+        {"model": None},
+        {"accelerator": {}},
+        {"prompt": [1, 2]},
+        {"output": np.array([5, 6])},
+        {"batch": [1, 2]},
+        {"batch": "1"},
+    ],
+    ids=repr,
+)
+def test_what_is_no_setting_is_said_in_the_picture_s_place(wrong):
+    assert "Not computed." in view(**(START | wrong))
