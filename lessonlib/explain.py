@@ -3,6 +3,7 @@
 It computes nothing of its own: it runs request.py's functions once more and writes down each roof as it is met.
 """
 
+from collections.abc import Callable
 from html import escape
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -130,12 +131,13 @@ def _rows(cost: "RequestCost") -> list[tuple[str, ...]]:
     return rows
 
 
-def _title(cost: "RequestCost") -> str:
+def _title(cost: "RequestCost", said: Callable[[str], str] = str) -> str:
+    """One line; `said` makes the names, which may come from a file, fit for where it stands."""
     request, deployment = cost.request, cost.deployment
     cached = f" ({request.cached:,} cached)" if request.cached else ""
     devices = f"{deployment.devices} x " if deployment.devices > 1 else ""
     return (
-        f"{deployment.model.name} on {devices}{deployment.accelerator.name}, batch {cost.batch:,}: "
+        f"{said(deployment.model.name)} on {devices}{said(deployment.accelerator.name)}, batch {cost.batch:,}: "
         f"{request.prompt:,}{cached} -> {request.output:,} tokens"
     )
 
@@ -193,7 +195,7 @@ def equations(cost: "RequestCost") -> str:
     new, steps = request.prompt - request.cached, request.output - 1
     peak, bandwidth = f"{deployment.peak / 1e12:,.5g} TFLOP/s", f"{deployment.bandwidth / 1e9:,.5g} GB/s"
     lines = [
-        f"**{plain_markdown(_title(cost))}**",
+        f"**{_title(cost, plain_markdown)}**",
         "",
         f"- P_block = {model.block_matmul_weights:,}; LM head V w = {model.vocabulary:,} x {model.width:,} = "
         f"{model.head_weights:,}",
