@@ -69,12 +69,12 @@ def as_numbers(value: Any) -> Any:
     Float64 at once: sums and products of a caller's int16 would wrap. Masks and flags are not numbers, at any depth.
     """
     try:
-        array = None if _hides(value) else np.array(value)
+        array = None if _hides(value) else np.asarray(value)
     except (ValueError, OverflowError, RecursionError):
         array = None
     if array is None or array.dtype.kind not in "iuf":
         return None
-    array = array.astype(np.float64, copy=False)
+    array = array.astype(np.float64)  # a copy: what the caller does to theirs later changes nothing
     array.flags.writeable = False
     return array
 

@@ -206,12 +206,16 @@ def test_times_and_fractions_that_cannot_be_are_refused(wrong):
             call()
 
 
-@pytest.mark.parametrize("seen", [[0, 1, 2, 3, 4], [True], [1.0] * 5, "all", None, [[True] * 5]], ids=repr)
+@pytest.mark.parametrize("seen", [[0, 1, 2, 3, 4], [True], [0.5] * 5, [1.0], "all", None, [[True] * 5]], ids=repr)
 def test_what_is_seen_is_a_mask(seen):
     search = Search(made("a"))
     for call in (search.fit, search.calibrate, search.judged):
         with pytest.raises(InvalidInputError, match="expected True or False for each of 5 points"):
             call(seen)
+
+
+def test_ones_are_a_mask_of_all():
+    assert Search(made()).fit(np.ones(20)) == Search(made()).fit([True] * 20)
 
 
 def test_no_fit_of_all_is_an_end():
