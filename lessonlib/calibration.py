@@ -155,10 +155,8 @@ class Search:
         self.floors = np.array([point.fraction for point in self.points])
 
     def _mask(self, seen: Any) -> Any:
-        """One True or False a point, or 1.0 or 0.0. Whole numbers may be meant to name points, so they are refused."""
+        """One True or False a point. Numbers may be meant to name points, so they are refused."""
         mask = np.asarray(seen)
-        if mask.dtype.kind == "f" and np.all((mask == 0) | (mask == 1)):
-            mask = mask.astype(bool)
         if mask.dtype != bool or mask.shape != (len(self.points),):
             raise InvalidInputError(
                 f"Search: seen is {shown(seen)}; expected True or False for each of {len(self.points):,} points."

@@ -44,6 +44,8 @@ from lessonlib.request import (
     require_chunks,
 )
 
+RHO_OF_FIVE_PERCENT = 0.05 / 0.95  # where prefill takes 5 % of the time, by the estimate
+
 
 def ridge_tokens(deployment: Deployment) -> float:
     """Tokens in one pass at which the linear layers turn from memory bound to compute bound: 295 on an H100 in bf16."""
@@ -154,6 +156,14 @@ def more_bandwidth(k: float) -> Lever:
     return _on_deployment(
         f"bandwidth x {k:g}",
         lambda d: replace(d, accelerator=replace(d.accelerator, bandwidth=k * d.accelerator.bandwidth)),
+    )
+
+
+def more_memory(k: float) -> Lever:
+    """Memory of a device times k."""
+    k = require_rate("more_memory", "k", k, "times")
+    return _on_deployment(
+        f"memory x {k:g}", lambda d: replace(d, accelerator=replace(d.accelerator, memory=k * d.accelerator.memory))
     )
 
 

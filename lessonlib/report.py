@@ -15,7 +15,7 @@ import numpy as np
 from lessonlib.catalogue import accelerator_names, load_accelerator, typical_efficiency
 from lessonlib.deployment import Deployment, Efficiency
 from lessonlib.errors import InvalidInputError, require_count, require_rate, shown
-from lessonlib.levers import omega, rho, ridge_tokens, roof_batch
+from lessonlib.levers import RHO_OF_FIVE_PERCENT, omega, rho, ridge_tokens, roof_batch
 from lessonlib.own_traffic import OwnTraffic
 from lessonlib.report_page import Block, Picture, as_html, as_markdown, place_of, whole_page, write_all
 from lessonlib.request import Request
@@ -232,7 +232,7 @@ def _pictures(deployment: Deployment, request: Request, alone: TrafficCost, full
     rows = np.arange(len(new))
     if len(rows) > DOTS:
         rows = np.linspace(0, len(rows) - 1, DOTS).round().astype(np.int64)
-    under = float(np.mean(rho(deployment, Request(new, output), full.batch) < 0.05 / 0.95))
+    under = float(np.mean(rho(deployment, Request(new, output), full.batch) < RHO_OF_FIVE_PERCENT))
     words = f"{len(rows):,} of your {len(new):,} requests" if len(rows) < len(new) else f"your {len(new):,} requests"
     costs = {"alone": alone} | ({_at(full.batch): full} if full.batch > 1 else {})
     said = "; ".join(

@@ -22,13 +22,12 @@ from lessonlib.figures import (
     log_token_axis,
     new_figure,
 )
-from lessonlib.levers import omega, rho
+from lessonlib.levers import RHO_OF_FIVE_PERCENT, omega, rho
 from lessonlib.request import Request
 from lessonlib.traffic_cost import TrafficCost
 from lessonlib.units import format_percent
 
 LEAST_WRITTEN = 10.0  # per cent of a bar that holds its own number
-ODDS = 0.05 / 0.95  # rho where prefill takes 5 % of the time
 
 
 def traffic_panels(deployment: Deployment, new: Any, output: Any, costs: Mapping[str, TrafficCost]) -> Figure:
@@ -68,7 +67,7 @@ def _requests(axes: Axes, deployment: Deployment, new: Any, output: Any, costs: 
     axes.plot(new, output, "o", color=MEASURED, markersize=2.4, markeredgewidth=0, alpha=0.35, zorder=1.5)
     ends = np.array((left, right))
     for cost, along in zip(costs.values(), (0.35, 0.65), strict=False):
-        slope = rho(deployment, Request(1, 1), cost.batch) / ODDS
+        slope = rho(deployment, Request(1, 1), cost.batch) / RHO_OF_FIVE_PERCENT
         axes.plot(ends, slope * ends, "--", color=BOUNDARY, linewidth=1.2)
         # Its name stands on the part of the line that is in the picture, if that is long enough.
         first, last = math.log10(max(left, low / slope)), math.log10(min(right, high / slope))

@@ -11,7 +11,7 @@ A request stays as many steps as it has output tokens, so a slot is weighted by 
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +22,7 @@ from lessonlib.levers import (
     Lever,
     faster_peak,
     more_bandwidth,
+    more_memory,
     prefix_cache,
     quantised,
     ridge_tokens,
@@ -207,20 +208,13 @@ class Ranked(NamedTuple):
     at_limit: float
 
 
-def _more_memory(k: float) -> Lever:
-    def change(d: Deployment, request: Request, batch: int) -> tuple[Deployment, Request, int]:
-        return replace(d, accelerator=replace(d.accelerator, memory=k * d.accelerator.memory)), request, batch
-
-    return Lever(f"memory x {k:g}", change)
-
-
 def usual_levers(deployment: Deployment, request: Request) -> dict[str, Lever]:
     """What one may do, in words to a lever. Left out is what the deployment or the requests have already."""
     require_rows("usual_levers", deployment, request)
     found = {
         "twice the FLOP/s": faster_peak(2),
         "twice the bandwidth": more_bandwidth(2),
-        "twice the memory": _more_memory(2),
+        "twice the memory": more_memory(2),
         "answers half as long": shorter_answer(0.5),
     }
     bits = {part: deployment.precision.bytes_of(part) for part in ("blocks", "experts", "cache")}

@@ -19,9 +19,8 @@ def format_quantity(value: float, unit: str, digits: int = 4) -> str:
     if math.isnan(value):
         return "undefined"
     digits = require_count("format", "digits", digits, 1, 17)
-    size = (
-        0.0 if math.isinf(value) else abs(float(f"{value:.{digits - 1}e}"))
-    )  # as it will be shown: 999,999 B is 1.000 MB
+    # As it will be shown: 999,999 B is 1.000 MB.
+    size = 0.0 if math.isinf(value) else abs(float(f"{value:.{digits - 1}e}"))
     table = PREFIXES if unit != "s" else ()
     for factor, prefix in table:
         if size >= factor:

@@ -18,7 +18,7 @@ from lessonlib.catalogue import load_accelerator, load_model, load_table, load_w
 from lessonlib.deployment import Deployment
 from lessonlib.errors import LessonError, require_choice, require_count
 from lessonlib.figures import BOUNDARY, CACHE, CACHE_INK, GRID, INK, MEASURED, PREFILL, QUIET, WEIGHTS, tokens_label
-from lessonlib.levers import omega, rho
+from lessonlib.levers import RHO_OF_FIVE_PERCENT, omega, rho
 from lessonlib.request import Request, RequestCost, request_cost, require_case
 from lessonlib.units import format_bytes, format_percent, format_seconds
 
@@ -31,7 +31,6 @@ LESSON_STEPS = {"prompt": (208, 122_317), "output": (440, 792, 12_800), "batch":
 WIDTH, HEIGHT = 720, 452
 LEFT, RIGHT, TOP, BOTTOM = 56, 710, 96, 408
 DECADES_ACROSS, DECADES_UP = 5.3, 5.0
-RHO_OF_FIVE_PERCENT = 0.05 / 0.95
 
 
 def steps(control: str) -> tuple[int, ...]:

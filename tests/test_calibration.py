@@ -214,8 +214,11 @@ def test_what_is_seen_is_a_mask(seen):
             call(seen)
 
 
-def test_ones_are_a_mask_of_all():
-    assert Search(made()).fit(np.ones(20)) == Search(made()).fit([True] * 20)
+def test_numbers_are_no_mask():
+    for numbers in (np.ones(20), [1] * 20, list(range(20))):
+        with pytest.raises(InvalidInputError, match="expected True or False for each of 20 points"):
+            Search(made()).fit(numbers)
+    assert Search(made()).fit([True] * 20) == Search(made()).fit(np.ones(20, dtype=bool))
 
 
 def test_no_fit_of_all_is_an_end():

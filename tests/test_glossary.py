@@ -5,7 +5,10 @@ import re
 from pathlib import Path
 
 import pytest
+from test_prose_numbers import loose_numerals
 
+from lessonlib.catalogue import accelerator_names, load_measurements, model_names
+from lessonlib.exercise_book.common import CHAT, cost_of, largest_batch
 from lessonlib.exercises import all_exercises
 
 ROOT = Path(__file__).parent.parent
@@ -68,3 +71,29 @@ def test_the_teachers_page_has_each_notebook_with_its_minutes_and_known_exercise
         assert words[minutes] in (ROOT / "notebooks" / name).read_text("utf-8"), name
     keys = set(re.findall(r"^\| `(.+?)` \|", page, re.MULTILINE))
     assert keys == set(all_exercises())
+
+
+def published_counts():
+    counts = len(model_names()), len(accelerator_names()), len(load_measurements())
+    return "{} models, {} accelerators, four workloads, {} published measurements".format(*counts)
+
+
+NUMBERS = {
+    "docs/instructors.md": {
+        "97 % decode": lambda: f"{int(100 * cost_of(CHAT).decode_share)} % decode",
+        "a batch of 370": lambda: f"a batch of {largest_batch(CHAT):.0f}",
+    },
+    "docs/glossary.md": {
+        "2**30 bytes, about 7 % more": lambda: f"2**30 bytes, about {100 * (2**30 / 1e9 - 1):.0f} % more",
+    },
+    "CHANGELOG.md": {"46 models, 65 accelerators, four workloads, 812 published measurements": published_counts},
+}
+
+
+@pytest.mark.parametrize("page", NUMBERS)
+def test_numbers_of_the_pages_are_held(page):
+    prose = re.sub(r", \d+ minutes$|^## [\d.]+$", "", (ROOT / page).read_text("utf-8"), flags=re.MULTILINE)
+    prose = " ".join(prose.split())
+    for phrase, computed in NUMBERS[page].items():
+        assert phrase in prose and computed() == phrase
+    assert loose_numerals(prose, NUMBERS[page]) == []

@@ -4,30 +4,13 @@ No expected value is typed in: each is a function that asks the library. So is e
 leads to it.
 """
 
-from lessonlib.exercise_book import (
-    notebook_00,
-    notebook_01,
-    notebook_02,
-    notebook_03,
-    notebook_04,
-    notebook_05,
-    notebook_06,
-    notebook_07,
-    notebook_08,
-    notebook_09,
-)
+from importlib import import_module
+
 from lessonlib.exercises import Exercise
 
-NOTEBOOKS = (
-    notebook_00,
-    notebook_01,
-    notebook_02,
-    notebook_03,
-    notebook_04,
-    notebook_05,
-    notebook_06,
-    notebook_07,
-    notebook_08,
-    notebook_09,
+NOTEBOOKS = 10
+EXERCISES: tuple[Exercise, ...] = tuple(
+    exercise
+    for number in range(NOTEBOOKS)
+    for exercise in import_module(f"lessonlib.exercise_book.notebook_{number:02}").EXERCISES
 )
-EXERCISES: tuple[Exercise, ...] = tuple(exercise for notebook in NOTEBOOKS for exercise in notebook.EXERCISES)

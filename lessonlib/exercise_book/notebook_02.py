@@ -6,7 +6,7 @@ from typing import Any
 from lessonlib.catalogue import load_table
 from lessonlib.exercise_book.common import CHAT, REASONING, cost_of, largest_batch, server
 from lessonlib.exercises import ChoiceExercise, Exercise, NumberExercise, Slip
-from lessonlib.levers import ridge_tokens
+from lessonlib.levers import RHO_OF_FIVE_PERCENT, ridge_tokens
 from lessonlib.request import Request, RequestCost
 from lessonlib.roofline import pass_cost
 
@@ -21,10 +21,12 @@ def _percent_at_limit(part: str) -> float:
 @cache
 def batch_of_half_prefill() -> float:
     """Smallest batch of chat requests whose prefill takes at least half of the GPU clock, by trying each."""
-    return float(next(batch for batch in range(1, 371) if cost_of(CHAT, batch).decode_share <= 0.5))
+    return float(
+        next(batch for batch in range(1, int(largest_batch(CHAT)) + 1) if cost_of(CHAT, batch).decode_share <= 0.5)
+    )
 
 
-def _tokens_per_prompt_token(batch: int, rho: float = 0.05 / 0.95) -> float:
+def _tokens_per_prompt_token(batch: int, rho: float = RHO_OF_FIVE_PERCENT) -> float:
     return batch / (ridge_tokens(server()) * rho)
 
 
