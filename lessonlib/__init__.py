@@ -9,8 +9,15 @@
 Faces (figures, widgets, exercises) are imported by name where they are used, so that this import needs NumPy alone.
 """
 
-from lessonlib.accelerator import Accelerator
-from lessonlib.catalogue import (
+from lessonlib.base.errors import (
+    DoesNotFitError,
+    InvalidInputError,
+    LessonError,
+    UnknownNameError,
+    UnsupportedModelError,
+)
+from lessonlib.base.units import format_bytes, format_flops, format_percent, format_seconds, markdown_table
+from lessonlib.facts.catalogue import (
     accelerator_names,
     load_accelerator,
     load_model,
@@ -19,21 +26,30 @@ from lessonlib.catalogue import (
     read_config,
     workload_names,
 )
-from lessonlib.deployment import Deployment, Efficiency, Speculation
-from lessonlib.errors import (
-    DoesNotFitError,
-    InvalidInputError,
-    LessonError,
-    UnknownNameError,
-    UnsupportedModelError,
-)
-from lessonlib.levers import omega, rho, ridge_tokens, roof_batch
-from lessonlib.model import Block, Model
-from lessonlib.precision import Precision
-from lessonlib.request import Request, RequestCost, request_cost
-from lessonlib.roofline import pass_cost, roofline
+from lessonlib.model.block import Block
+from lessonlib.model.model import Model
+from lessonlib.model.precision import Precision
+from lessonlib.policy.levers import omega, rho, ridge_tokens, roof_batch
+from lessonlib.request.cost import Request, RequestCost, request_cost
+from lessonlib.time.accelerator import Accelerator
+from lessonlib.time.deployment import Deployment, Efficiency, Speculation
+from lessonlib.time.roofline import pass_cost, roofline
 
 __version__ = "0.1.0"
+
+# The house: each room, and the rooms whose files it may import. Below `facts`, NumPy is all that comes from outside;
+# matplotlib, ipywidgets, Pillow and IPython stay in `face`.
+ROOMS: dict[str, tuple[str, ...]] = {
+    "base": (),
+    "model": ("base",),
+    "work": ("base", "model"),
+    "time": ("base", "model", "work"),
+    "request": ("base", "model", "work", "time"),
+    "policy": ("base", "model", "work", "time", "request"),
+    "facts": ("base", "model", "time", "request"),
+    "measured": ("base", "model", "work", "time", "request", "facts"),
+    "face": ("base", "model", "work", "time", "request", "policy", "facts", "measured"),
+}
 
 __all__ = [
     "Accelerator",
@@ -51,9 +67,14 @@ __all__ = [
     "UnknownNameError",
     "UnsupportedModelError",
     "accelerator_names",
+    "format_bytes",
+    "format_flops",
+    "format_percent",
+    "format_seconds",
     "load_accelerator",
     "load_model",
     "load_workload",
+    "markdown_table",
     "model_names",
     "omega",
     "pass_cost",

@@ -8,8 +8,8 @@ from functools import cache
 
 from hypothesis import strategies as st
 
-from lessonlib.accelerator import Accelerator
-from lessonlib.attention import (
+from lessonlib.facts.catalogue import load_accelerator
+from lessonlib.model.attention import (
     GatedDeltaNet,
     GroupedQueryAttention,
     KimiDeltaAttention,
@@ -18,11 +18,12 @@ from lessonlib.attention import (
     MultiHeadLatentAttention,
     ShortConvolution,
 )
-from lessonlib.catalogue import load_accelerator
-from lessonlib.deployment import Deployment, Efficiency
-from lessonlib.feedforward import DenseFeedForward, MixtureOfExperts
-from lessonlib.model import Block, Model
-from lessonlib.precision import Precision
+from lessonlib.model.block import Block
+from lessonlib.model.feedforward import DenseFeedForward, MixtureOfExperts
+from lessonlib.model.model import Model
+from lessonlib.model.precision import Precision
+from lessonlib.time.accelerator import Accelerator
+from lessonlib.time.deployment import Deployment, Efficiency
 
 
 @cache

@@ -1,14 +1,15 @@
 """Arrays: they broadcast, take what NumPy has, and blank the cells that cannot be meant, with the reason."""
 
 import math
+import re
 
 import numpy as np
 import pytest
 from helpers import device, gpt_oss, gqa_model, llama, server
 
-from lessonlib.errors import InvalidInputError
-from lessonlib.request import BLOCK, REFUSALS, Request, request_cost
-from lessonlib.roofline import Work
+from lessonlib.base.errors import InvalidInputError
+from lessonlib.request.cost import BLOCK, REFUSALS, Request, request_cost
+from lessonlib.time.roofline import Work
 
 PROMPTS, OUTPUTS, BATCHES = np.array([[1], [1000], [128]]), np.array([1, 300, 12_800, 5]), np.array([1, 2, 1, 4])
 NUMBERS = ("seconds", "elapsed", "ttft", "tpot", "flops", "bytes", "decode_share")
@@ -90,7 +91,7 @@ def test_lists_and_tuples_are_arrays():
         np.timedelta64(5, "s"),
         np.bool_(True),
     ],
-    ids=lambda value: repr(value)[:30],
+    ids=lambda value: re.sub(r" at 0x\w+", "", repr(value))[:30],
 )
 def test_what_is_not_an_array_of_numbers_is_refused(wrong):
     for name in ("prompt", "output", "cached"):

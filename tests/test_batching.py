@@ -8,7 +8,8 @@ from helpers import deepseek_v3, device, gqa_model, qwen3_30b_a3b, qwen3_next, s
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lessonlib.batching import (
+from lessonlib.base.errors import DoesNotFitError, InvalidInputError
+from lessonlib.policy.batching import (
     SteadyState,
     intensities,
     memory_batch,
@@ -19,10 +20,9 @@ from lessonlib.batching import (
     price_of_request,
     steady_state,
 )
-from lessonlib.deployment import Efficiency, Speculation
-from lessonlib.errors import DoesNotFitError, InvalidInputError
-from lessonlib.request import Request, request_cost
-from lessonlib.roofline import pass_cost
+from lessonlib.request.cost import Request, request_cost
+from lessonlib.time.deployment import Efficiency, Speculation
+from lessonlib.time.roofline import pass_cost
 
 CHAT, REASONING = Request(1024, 128), Request(128, 12_800)
 

@@ -19,7 +19,9 @@ from helpers import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lessonlib.cache import (
+from lessonlib.base.errors import DoesNotFitError, InvalidInputError
+from lessonlib.model.precision import Precision
+from lessonlib.policy.cache import (
     answer_traffic,
     cache_by_kind,
     linear_step_seconds,
@@ -29,11 +31,9 @@ from lessonlib.cache import (
     steady_attention_seconds,
     step_parts,
 )
-from lessonlib.deployment import Speculation
-from lessonlib.errors import DoesNotFitError, InvalidInputError
-from lessonlib.precision import Precision
-from lessonlib.request import Request, request_cost
-from lessonlib.roofline import pass_cost
+from lessonlib.request.cost import Request, request_cost
+from lessonlib.time.deployment import Speculation
+from lessonlib.time.roofline import pass_cost
 
 REASONING = Request(128, 12_800)
 REQUESTS = st.builds(Request, st.integers(1, 200), st.integers(2, 60))

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from helpers import server
 
-from lessonlib.cache import step_parts
-from lessonlib.figures import MODEL_CURVES, cache_growth, png_bytes, step_by_depth, step_over_answer
-from lessonlib.request import Request
+from lessonlib.face.figures.figures import MODEL_CURVES, cache_growth, png_bytes, step_by_depth, step_over_answer
+from lessonlib.policy.cache import step_parts
+from lessonlib.request.cost import Request
 
 TOKENS = np.array([1, 10, 100, 1000, 4000, 131_072])
 

@@ -6,7 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lessonlib.calibration import (
+from lessonlib.base.errors import InvalidInputError, UnknownNameError
+from lessonlib.facts.catalogue import load_accelerator, load_measurements
+from lessonlib.measured.calibration import (
     FRACTIONS,
     OVERHEADS,
     Point,
@@ -16,21 +18,17 @@ from lessonlib.calibration import (
     seconds,
     source_quantiles,
 )
-from lessonlib.catalogue import load_accelerator, load_measurements, typical_efficiency
-from lessonlib.deployment import Deployment, Efficiency
-from lessonlib.errors import InvalidInputError, UnknownNameError
-from lessonlib.published import (
+from lessonlib.measured.efficiency import decode_search, typical_efficiency, unseen_decode_errors
+from lessonlib.measured.published import (
     by_memory,
-    decode_search,
     deployment_of,
     engine_of,
     measured_seconds,
     point_of,
     points,
-    typical,
-    unseen_decode_errors,
 )
-from lessonlib.request import Request, request_cost
+from lessonlib.request.cost import Request, request_cost
+from lessonlib.time.deployment import Deployment, Efficiency
 
 FRACTION, OVERHEAD = 0.73, float(OVERHEADS[20])
 
@@ -171,6 +169,8 @@ def test_an_engine_gets_its_own_numbers_only_where_two_publishers_measured_it():
 def test_what_is_not_known_is_refused_by_name():
     with pytest.raises(UnknownNameError, match=r"'h100'.*h100-sxm"):
         typical_efficiency("h100")
+    with pytest.raises(UnknownNameError, match="Unknown accelerator"):
+        typical_efficiency([])
     with pytest.raises(UnknownNameError, match=r"engine 'vllm' is not known; expected None or one of .*vLLM"):
         typical_efficiency("h100-sxm", "vllm")
     with pytest.raises(InvalidInputError, match="no points"):
@@ -241,8 +241,6 @@ def test_what_is_no_list_of_points_or_ratios_is_refused():
         lambda: by_memory([point(), 5]),
         lambda: errors(["a"]),
         lambda: errors([True]),
-        lambda: typical("nope", None),
-        lambda: typical([], None),
         lambda: point_of([]),
     ):
         with pytest.raises(InvalidInputError):

@@ -6,9 +6,10 @@ from functools import partial
 import numpy as np
 import pytest
 
-from lessonlib import catalogue
-from lessonlib.accelerator import Accelerator
-from lessonlib.errors import InvalidInputError, LessonError, UnknownNameError
+from lessonlib.base.errors import InvalidInputError, LessonError, UnknownNameError
+from lessonlib.facts import catalogue
+from lessonlib.measured.efficiency import typical_efficiency
+from lessonlib.time.accelerator import Accelerator
 
 
 @pytest.mark.parametrize("name", catalogue.model_names())
@@ -116,8 +117,8 @@ HUGE = 10**5000  # a number that Python refuses to print
         lambda: catalogue.load_lengths("production-reasoning", HUGE),
         lambda: catalogue.load_table(np.arange(3)),
         lambda: catalogue.source_of(np.arange(3)),
-        lambda: catalogue.typical_efficiency("h100-sxm", engine=np.arange(3)),
-        lambda: catalogue.typical_efficiency("h100-sxm", engine=HUGE),
+        lambda: typical_efficiency("h100-sxm", engine=np.arange(3)),
+        lambda: typical_efficiency("h100-sxm", engine=HUGE),
         lambda: catalogue.load_measurements(value=np.arange(3)),
         lambda: catalogue.load_measurements(value=[1]),
         lambda: catalogue.load_measurements(value=HUGE),

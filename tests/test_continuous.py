@@ -1,8 +1,6 @@
 """Continuous batching against a server that goes token by token, against request_cost, and for what must conserve."""
 
 import math
-import subprocess
-import sys
 from collections import deque
 from dataclasses import replace
 
@@ -12,16 +10,17 @@ from helpers import assembled, deepseek_v3, deployments, device, gpt_oss, h100, 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lessonlib.attention import GatedDeltaNet, GroupedQueryAttention, MultiHeadLatentAttention
-from lessonlib.catalogue import load_lengths, load_table
-from lessonlib.continuous import POLICIES, simulate, steps_until
-from lessonlib.deployment import Deployment, Efficiency, Speculation
-from lessonlib.errors import DoesNotFitError, InvalidInputError, UnknownNameError
-from lessonlib.feedforward import DenseFeedForward, MixtureOfExperts
-from lessonlib.request import Request, request_cost
-from lessonlib.roofline import communication_seconds, pass_cost, under_roof
-from lessonlib.traffic import LengthQuantiles, Traffic, all_at_once, poisson_traffic
-from lessonlib.work import attention_work, linear_work
+from lessonlib.base.errors import DoesNotFitError, InvalidInputError, UnknownNameError
+from lessonlib.facts.catalogue import load_lengths, load_table
+from lessonlib.model.attention import GatedDeltaNet, GroupedQueryAttention, MultiHeadLatentAttention
+from lessonlib.model.feedforward import DenseFeedForward, MixtureOfExperts
+from lessonlib.policy.serving.simulator import POLICIES, simulate, steps_until
+from lessonlib.policy.serving.traffic import Traffic, all_at_once, poisson_traffic
+from lessonlib.request.cost import Request, request_cost
+from lessonlib.request.lengths import LengthQuantiles
+from lessonlib.time.deployment import Deployment, Efficiency, Speculation
+from lessonlib.time.roofline import communication_seconds, pass_cost, under_roof
+from lessonlib.work.passes import attention_work, linear_work
 
 TIGHT = 1e-9
 
@@ -492,21 +491,6 @@ def test_a_report_shows_as_a_table_with_units():
     assert html.count("<tr>") == len(text.splitlines()) - 1
 
 
-def test_a_bar_is_drawn_only_when_asked_for(capsys):
-    traffic = production(50, 2.0)
-    simulate(server(), traffic)
-    assert capsys.readouterr() == ("", "")
-    simulate(server(), traffic, progress=True)
-    out, err = capsys.readouterr()
-    assert out == "" and "50/50" in err
-    code = "import sys, lessonlib.continuous; print('tqdm' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
-
-
-# ---- lengths
-
-
 @pytest.mark.parametrize("workload", ["chat", "production-reasoning"])
 @pytest.mark.parametrize("quantity", ["prompt", "output"])
 def test_lengths_have_the_published_quantiles_and_nearly_the_published_mean(workload, quantity):
@@ -605,7 +589,6 @@ def one(**changes):
         (lambda: simulate(server(), one()).percentiles("ttft", ("50",)), "at is ('50',); expected numbers"),
         (lambda: simulate(server(), one()).percentiles(["ttft"]), "name is ['ttft']; expected one of ttft"),
         (lambda: simulate(server(), one(), []), "prefill is []; expected one of first"),
-        (lambda: simulate(server(), one(), progress="no"), "progress is 'no'; expected True or False"),
         (lambda: simulate(server(), one()).goodput(np.array([1.0, 2.0])), "ttft is array([1., 2.])"),
         (lambda: poisson_traffic(10**14, 1.0, 5, 5, seed=0), "count is 100000000000000; expected at most 10,000,000"),
         (lambda: all_at_once(10**14, 5, 5), "count is 100000000000000; expected at most 10,000,000"),

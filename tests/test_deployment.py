@@ -8,11 +8,11 @@ from dataclasses import FrozenInstanceError, replace
 import pytest
 from helpers import deepseek_v3, device, gpt_oss, gqa_model, h100, llama, qwen3_next, server
 
-from lessonlib.accelerator import Accelerator
-from lessonlib.deployment import Deployment, Efficiency, Speculation
-from lessonlib.errors import DoesNotFitError, InvalidInputError
-from lessonlib.precision import Precision
-from lessonlib.request import Request, request_cost
+from lessonlib.base.errors import DoesNotFitError, InvalidInputError
+from lessonlib.model.precision import Precision
+from lessonlib.request.cost import Request, request_cost
+from lessonlib.time.accelerator import Accelerator
+from lessonlib.time.deployment import Deployment, Efficiency, Speculation
 
 
 def test_the_defaults_are_bf16_on_one_device_at_full_speed():

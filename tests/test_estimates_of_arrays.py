@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from helpers import qwen3_30b_a3b, server
 
-from lessonlib.errors import InvalidInputError
-from lessonlib.levers import break_even_by_rho, omega, rho, roof_batch, used_over_read
-from lessonlib.request import Request
+from lessonlib.base.errors import InvalidInputError
+from lessonlib.policy.levers import break_even_by_rho, omega, rho, roof_batch, used_over_read
+from lessonlib.request.cost import Request
 
 pytestmark = pytest.mark.filterwarnings("error")
 

@@ -7,8 +7,9 @@ from functools import partial
 import numpy as np
 import pytest
 
-from lessonlib.errors import InvalidInputError, UnknownNameError
-from lessonlib.exercises import ChoiceExercise, NumberExercise, all_exercises, ask, check, find, hint, solution
+from lessonlib.base.errors import InvalidInputError, UnknownNameError
+from lessonlib.face.exercises.asking import all_exercises, ask, check, find, hint, solution
+from lessonlib.face.exercises.exercises import ChoiceExercise, NumberExercise
 
 HUGE = 10**5000  # a number that Python refuses to print
 BOOK = all_exercises()

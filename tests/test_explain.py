@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from helpers import deepseek_v3, device, gqa_model, h100, llama, mixtral_8x7b, qwen3_next, server
 
-from lessonlib.deployment import Efficiency, Speculation
-from lessonlib.errors import InvalidInputError
-from lessonlib.precision import Precision
-from lessonlib.request import Request, request_cost
+from lessonlib.base.errors import InvalidInputError
+from lessonlib.model.precision import Precision
+from lessonlib.request.cost import Request, request_cost
+from lessonlib.time.deployment import Efficiency, Speculation
 
 REASONING = Request(128, 12_800)
 

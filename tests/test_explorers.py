@@ -5,9 +5,9 @@ from html import unescape
 
 import pytest
 
-from lessonlib.batching import output_token_in_prompt_tokens, steady_state
-from lessonlib.cache import step_parts
-from lessonlib.explorers import (
+from lessonlib.base.units import format_percent, format_seconds
+from lessonlib.face.widgets.explorer import deployed
+from lessonlib.face.widgets.explorers import (
     Axis,
     Curve,
     batch_view,
@@ -20,9 +20,9 @@ from lessonlib.explorers import (
     prefill_view,
     price_view,
 )
-from lessonlib.request import Request, request_cost
-from lessonlib.units import format_percent, format_seconds
-from lessonlib.widgets import deployed
+from lessonlib.policy.batching import output_token_in_prompt_tokens, steady_state
+from lessonlib.policy.cache import step_parts
+from lessonlib.request.cost import Request, request_cost
 
 ALL = [explore_growth, explore_batch, explore_prefill, explore_price]
 SERVER = deployed("llama-3.1-8b", "h100-sxm")

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lessonlib.attention import ConstantState
-from lessonlib.config_reader import read_config_as_model
-from lessonlib.errors import InvalidInputError, LessonError, UnsupportedModelError
-from lessonlib.families import FAMILIES
-from lessonlib.model import Model
+from lessonlib.base.errors import InvalidInputError, LessonError, UnsupportedModelError
+from lessonlib.model.attention import ConstantState
+from lessonlib.model.config.families import FAMILIES
+from lessonlib.model.config.reader import read_config_as_model
+from lessonlib.model.model import Model
 
 HERE = Path(__file__).parent
 MODELS = HERE.parent / "data" / "models"

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from test_prose_numbers import loose_numerals
 
-from lessonlib.catalogue import accelerator_names, load_measurements, model_names
-from lessonlib.exercise_book.common import CHAT, cost_of, largest_batch
-from lessonlib.exercises import all_exercises
+from lessonlib.face.exercises.asking import all_exercises
+from lessonlib.face.exercises.book.common import CHAT, cost_of, largest_batch
+from lessonlib.facts.catalogue import accelerator_names, load_measurements, model_names
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "glossary.md"

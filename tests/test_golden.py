@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from helpers import BY_HAND, deepseek_v3, gpt_oss, h100, llama, qwen3_30b_a3b, qwen3_next, server
 
-from lessonlib.catalogue import load_model
-from lessonlib.deployment import Efficiency
-from lessonlib.precision import Precision
-from lessonlib.request import Request, request_cost
-from lessonlib.roofline import pass_cost
+from lessonlib.facts.catalogue import load_model
+from lessonlib.model.precision import Precision
+from lessonlib.request.cost import Request, request_cost
+from lessonlib.time.deployment import Efficiency
+from lessonlib.time.roofline import pass_cost
 
 CHAT, REASONING = (1024, 128), (128, 12_800)
 

@@ -1,143 +1,74 @@
-"""Nothing lower imports anything higher: the rooms of lessonlib, from the bottom up, and what each may import."""
+"""The import rule of the house: the table in lessonlib/__init__.py, held against every import, lazy ones too."""
 
 import ast
 import subprocess
 import sys
+from collections.abc import Iterable, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
-import lessonlib
+from lessonlib import ROOMS
+from lessonlib import __file__ as door
 
-FOLDER = Path(lessonlib.__file__).parent
-# A module may import its own room and those before it. A new module gets its room here.
-ARITHMETIC = (
-    ("errors", "units"),
-    ("part",),
-    ("attention", "feedforward"),
-    ("model", "families", "config_reader"),
-    ("precision",),
-    ("folded",),
-    ("work",),  # below the accelerator: work knows no hardware
-    ("accelerator", "deployment"),
-    ("roofline",),
-    ("request", "explain"),
-    ("cache", "batching", "levers", "traffic", "serving_report", "continuous", "calibration"),
-    ("traffic_cost",),
-)
-ROOMS = (
-    *ARITHMETIC,
-    ("catalogue", "published", "own_traffic"),
-    (
-        "timing",
-        "figures",
-        "widgets",
-        "explorers",
-        "exercises",
-        "exercise_book",
-        "report",
-        "report_page",
-        "report_figure",
-        "own_files",
-    ),
-)
-RANK = {module: rank for rank, room in enumerate(ROOMS) for module in room}
-PURE = {module for room in ARITHMETIC for module in room}
-LAZY = {("continuous", "tqdm")}  # a progress bar, imported by the call that asks for one
+PURE = list(ROOMS)[: list(ROOMS).index("facts")]
+FACES = {"matplotlib", "ipywidgets", "PIL", "IPython"}
+FOLDER = Path(door).parent.parent
 
 
-def imported(source: str, package: str = "lessonlib") -> set[tuple[str, bool]]:
-    """(dotted name, whether it runs when the module is imported) for each import anywhere in a module of `package`."""
+def imported(source: str, files: Iterable[str]) -> set[str]:
+    """The dotted name of each module that a source imports, wherever in it the import stands."""
     found = set()
-
-    def visit(node: ast.AST, at_once: bool) -> None:
-        if isinstance(node, ast.Import):
-            found.update((name.name, at_once) for name in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = ".".join(package.split(".")[: 1 - node.level or None]) if node.level else ""
-            stem = ".".join(filter(None, (base, node.module)))
-            # `from lessonlib import work` names a module, `from lessonlib.work import Work` something in it.
-            names = [f"{stem}.{name.name}" for name in node.names] if stem == "lessonlib" else [stem]
-            found.update((name, at_once) for name in names)
-        typing_only = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
-        lazy = typing_only or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
-        for child in ast.iter_child_nodes(node):
-            visit(child, at_once and not lazy)
-
-    visit(ast.parse(source), True)
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom):
+            assert not node.level, "imports say the whole name"
+            names = {f"{node.module}.{name.name}" for name in node.names}
+            found |= names & set(files) or {str(node.module)}
+        elif isinstance(node, ast.Import):
+            found |= {name.name for name in node.names}
     return found
 
 
-def breaches(modules: dict[str, list[tuple[str, str]]]) -> list[str]:
-    """What breaks the rule, in {module: [(package, source) of each of its files]}."""
-    said = []
-    at_once: dict[str, set[str]] = {}
-    for module, files in sorted(modules.items()):
-        if module not in RANK:
-            said.append(f"{module} has no room in the table of this test")
-            continue
-        for name, now in sorted({one for package, source in files for one in imported(source, package)}):
+def breaches(files: Mapping[str, str]) -> list[str]:
+    """What breaks the rule, in {dotted name: source}."""
+    said, graph = [], {}
+    for file, source in files.items():
+        room, graph[file] = file.split(".")[1], imported(source, files)
+        for name in sorted(graph[file]):
             root, _, rest = name.partition(".")
-            target = rest.partition(".")[0]
-            if root != "lessonlib":
-                allowed = {
-                    "numpy",
-                    *sys.stdlib_module_names,
-                    *(lazy for who, lazy in LAZY if who == module and not now),
-                }
-                if module in PURE and root not in allowed:
-                    said.append(f"{module} imports {root}: the arithmetic imports NumPy and nothing else")
-            elif target not in RANK:
-                said.append(f"{module} imports {name}, which is no module with a room")
-            elif RANK[target] > RANK[module]:
-                said.append(f"{module} imports {target}, which stands above it")
-            elif now and target != module:
-                at_once.setdefault(module, set()).add(target)
+            if root == "lessonlib":
+                if rest.partition(".")[0] not in (room, *ROOMS[room]):
+                    said.append(f"{file} imports {name}: {room} may import {', '.join(ROOMS[room]) or 'no room'}")
+            elif room in PURE and root not in {"numpy", *sys.stdlib_module_names}:
+                said.append(f"{file} imports {name}: below facts, NumPy alone comes from outside")
+            elif room != "face" and root in FACES:
+                said.append(f"{file} imports {name}, which belongs in face")
     try:
-        TopologicalSorter(at_once).prepare()
+        TopologicalSorter({file: names & set(files) for file, names in graph.items()}).prepare()
     except CycleError as error:
-        said.append(f"modules import each other: {' -> '.join(error.args[1])}")
+        said.append(f"files import each other: {' -> '.join(error.args[1])}")
     return said
 
 
-def test_nothing_imports_upward():
-    modules: dict[str, list[tuple[str, str]]] = {}
-    for path in sorted(FOLDER.rglob("*.py")):
-        parts = path.relative_to(FOLDER).with_suffix("").parts
-        if parts != ("__init__",):  # the door, which opens on all rooms
-            package = ".".join(("lessonlib", *parts[:-1]))
-            modules.setdefault(parts[0], []).append((package, path.read_text(encoding="utf-8")))
-    assert len(modules) > 10
-    assert breaches(modules) == []
+def test_every_import_keeps_the_rule():
+    paths = [path.relative_to(FOLDER).with_suffix("") for path in sorted((FOLDER / "lessonlib").rglob("*.py"))]
+    files = {".".join(path.parts).removesuffix(".__init__"): FOLDER / f"{path}.py" for path in paths[1:]}
+    assert len(files) > 40 and {name.split(".")[1] for name in files} == set(ROOMS)
+    assert breaches({name: path.read_text(encoding="utf-8") for name, path in files.items()}) == []
 
 
 def test_the_rule_sees_each_kind_of_breach():
-    def of(module, source):
-        return breaches({module: [("lessonlib", source)]})
+    def of(**sources):
+        return breaches({f"lessonlib.{name.replace('__', '.')}": source for name, source in sources.items()})
 
-    assert of("work", "from lessonlib.model import Model\nimport numpy, math\nfrom . import errors") == []
-    assert of("figures", "import matplotlib\nfrom lessonlib.request import Request") == []
-    assert of("work", "from lessonlib.accelerator import A") == ["work imports accelerator, which stands above it"]
-    assert of("request", "def f():\n    from .levers import rho") == ["request imports levers, which stands above it"]
-    assert of("model", "from lessonlib import request") == ["model imports request, which stands above it"]
-    assert of("work", "from . import roofline") == ["work imports roofline, which stands above it"]
-    assert of("work", "from .hardware import H") == ["work imports lessonlib.hardware, which is no module with a room"]
-    assert "NumPy and nothing else" in of("batching", "def f():\n    import pandas")[0]
-    assert "NumPy and nothing else" in of("continuous", "import tqdm")[0]
-    assert of("continuous", "def f():\n    from tqdm import tqdm") == []
-    assert of("helpers", "") == ["helpers has no room in the table of this test"]
-    both = {"model": [("lessonlib", "from .families import F")], "families": [("lessonlib", "from .model import M")]}
-    assert "import each other" in breaches(both)[0]
-    both["model"] = [("lessonlib", "def f():\n    from .families import F")]
-    assert breaches(both) == []
-
-
-def test_relative_imports_are_read_in_a_package_below():
-    source = "from ..catalogue import load_model\nfrom .record import save\nfrom .. import units"
-    assert imported(source, "lessonlib.timing") == {
-        ("lessonlib.catalogue", True),
-        ("lessonlib.timing.record", True),
-        ("lessonlib.units", True),
-    }
+    assert of(work__a="from lessonlib.model.model import Model\nimport numpy, math") == []
+    assert of(face__a="import matplotlib\nfrom lessonlib.request.cost import Request") == []
+    assert "work may import" in of(work__a="from lessonlib.time.accelerator import A")[0]
+    assert "request may import" in of(request__a="def f():\n    from lessonlib.policy.levers import rho")[0]
+    assert "model may import" in of(model__a="if TYPE_CHECKING:\n    from lessonlib import request")[0]
+    assert "NumPy alone" in of(policy__a="def f():\n    import tqdm")[0]
+    assert "belongs in face" in of(measured__a="import ipywidgets")[0]
+    two = {"model__a": "from lessonlib.model.b import B", "model__b": "def f():\n    from lessonlib.model import a"}
+    assert "import each other" in of(**two)[0]
 
 
 def test_import_loads_no_face():

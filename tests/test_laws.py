@@ -9,11 +9,12 @@ from helpers import deployments, device, models
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lessonlib.deployment import Deployment, Efficiency, Speculation
-from lessonlib.feedforward import MixtureOfExperts
-from lessonlib.model import Block, Model
-from lessonlib.request import Request, request_cost
-from lessonlib.roofline import pass_cost
+from lessonlib.model.block import Block
+from lessonlib.model.feedforward import MixtureOfExperts
+from lessonlib.model.model import Model
+from lessonlib.request.cost import Request, request_cost
+from lessonlib.time.deployment import Deployment, Efficiency, Speculation
+from lessonlib.time.roofline import pass_cost
 
 TERMS = ("flops", "bytes", "seconds", "cache_read", "cache_write", "state_bytes", "communication", "overhead", "passes")
 EXACT = 1e-12

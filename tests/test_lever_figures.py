@@ -6,12 +6,12 @@ import itertools
 import numpy as np
 import pytest
 
-from lessonlib.catalogue import load_workload
-from lessonlib.exercise_book.common import server
-from lessonlib.figures import CACHE, PREFILL, break_even_lines, lever_curves, prefill_savings
-from lessonlib.levers import break_even_by_rho, break_even_output, limit_batch, prefix_cache, quantised
-from lessonlib.request import request_cost
-from lessonlib.units import format_percent
+from lessonlib.base.units import format_percent
+from lessonlib.face.exercises.book.common import server
+from lessonlib.face.figures.figures import CACHE, PREFILL, break_even_lines, lever_curves, prefill_savings
+from lessonlib.facts.catalogue import load_workload
+from lessonlib.policy.levers import break_even_by_rho, break_even_output, limit_batch, prefix_cache, quantised
+from lessonlib.request.cost import request_cost
 
 NAMES = {"chat": "chat", "reasoning": "reasoning", "production R1": "production-reasoning", "agent step": "agent-step"}
 REQUESTS = {label: load_workload(name).request for label, name in NAMES.items()}

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from helpers import BY_HAND, assembled, h100, llama, qwen3_30b_a3b, server
 
-from lessonlib.attention import GatedDeltaNet
-from lessonlib.catalogue import load_table, load_workload
-from lessonlib.errors import DoesNotFitError, InvalidInputError
-from lessonlib.feedforward import DenseFeedForward
-from lessonlib.levers import omega, rho, ridge_tokens, roof_batch, used_over_read
-from lessonlib.precision import Precision
-from lessonlib.request import Request, request_cost
+from lessonlib.base.errors import DoesNotFitError, InvalidInputError
+from lessonlib.facts.catalogue import load_table, load_workload
+from lessonlib.model.attention import GatedDeltaNet
+from lessonlib.model.feedforward import DenseFeedForward
+from lessonlib.model.precision import Precision
+from lessonlib.policy.levers import omega, rho, ridge_tokens, roof_batch, used_over_read
+from lessonlib.request.cost import Request, request_cost
 
 RIDGE = 989e12 / 3.35e12
 CHAT, REASONING = Request(1024, 128), Request(128, 12_800)

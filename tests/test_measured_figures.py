@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from lessonlib.figures import MEMORY_CLASSES, fraction_by_step, measured_against_floor
-from lessonlib.published import decode_fits, decode_search, points
+from lessonlib.face.figures.figures import MEMORY_CLASSES, fraction_by_step, measured_against_floor
+from lessonlib.measured.efficiency import decode_fits, decode_search
+from lessonlib.measured.published import points
 
 
 def dots(axes):

@@ -9,12 +9,13 @@ from statistics import fmean
 
 import pytest
 
-from lessonlib import catalogue, published
-from lessonlib.deployment import Deployment
-from lessonlib.errors import InvalidInputError, UnknownNameError
-from lessonlib.precision import BITS, Precision
-from lessonlib.roofline import pass_cost
-from lessonlib.work import linear_work
+from lessonlib.base.errors import InvalidInputError, UnknownNameError
+from lessonlib.facts import catalogue
+from lessonlib.measured import published
+from lessonlib.model.precision import BITS, Precision
+from lessonlib.time.deployment import Deployment
+from lessonlib.time.roofline import pass_cost
+from lessonlib.work.passes import linear_work
 
 ROWS = catalogue.load_measurements()
 IMPOSSIBLE = catalogue.load_measurements(impossible=True)

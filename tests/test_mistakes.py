@@ -21,17 +21,17 @@ from helpers import (
     server,
 )
 
-from lessonlib import catalogue
-from lessonlib.accelerator import Accelerator
-from lessonlib.attention import GroupedQueryAttention
-from lessonlib.deployment import Efficiency
-from lessonlib.errors import DoesNotFitError, LessonError, UnknownNameError
-from lessonlib.feedforward import DenseFeedForward
-from lessonlib.model import Model
-from lessonlib.precision import Precision
-from lessonlib.request import Request, request_cost
-from lessonlib.roofline import pass_cost
-from lessonlib.units import format_bytes, format_flops
+from lessonlib.base.errors import DoesNotFitError, LessonError, UnknownNameError
+from lessonlib.base.units import format_bytes, format_flops
+from lessonlib.facts import catalogue
+from lessonlib.model.attention import GroupedQueryAttention
+from lessonlib.model.feedforward import DenseFeedForward
+from lessonlib.model.model import Model
+from lessonlib.model.precision import Precision
+from lessonlib.request.cost import Request, request_cost
+from lessonlib.time.accelerator import Accelerator
+from lessonlib.time.deployment import Efficiency
+from lessonlib.time.roofline import pass_cost
 
 HEAD = 128_256 * 4096  # weights of the LM head, and of the embedding
 BANDWIDTH, PEAK = 3.35e12, 989e12

@@ -9,11 +9,11 @@ import pytest
 from helpers import h100, llama, server
 
 import sample_traffic
-from lessonlib.accelerator import Accelerator
-from lessonlib.catalogue import model_config
-from lessonlib.errors import DoesNotFitError, InvalidInputError
-from lessonlib.own_files import Upload, choose_model, choose_traffic, in_words, own_model, serve
-from lessonlib.own_traffic import OwnTraffic, read_traffic
+from lessonlib.base.errors import DoesNotFitError, InvalidInputError
+from lessonlib.face.widgets.choosers import Upload, choose_model, choose_traffic, in_words, own_model, serve
+from lessonlib.facts.catalogue import model_config
+from lessonlib.facts.own_traffic import OwnTraffic, read_traffic
+from lessonlib.time.accelerator import Accelerator
 
 HEAD = "prompt_tokens,output_tokens\n"
 CONFIG = model_config("llama-3.1-8b")

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sample_traffic
-from lessonlib import own_traffic
-from lessonlib.catalogue import load_lengths, load_table, read_config
-from lessonlib.errors import InvalidInputError, LessonError
-from lessonlib.own_traffic import OwnTraffic, read_traffic
+from lessonlib.base.errors import InvalidInputError, LessonError
+from lessonlib.facts import own_traffic
+from lessonlib.facts.catalogue import load_lengths, load_table, read_config
+from lessonlib.facts.own_traffic import OwnTraffic, read_traffic
 
 HEAD = "prompt_tokens,output_tokens\n"
 

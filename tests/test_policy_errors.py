@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from helpers import device, gqa_model, llama, qwen3_30b_a3b, server
 
-from lessonlib import batching, cache, levers
-from lessonlib.errors import InvalidInputError, LessonError, UnknownNameError
-from lessonlib.levers import elasticities, faster_prefill, gpu_seconds, quantised, speculative_decoding
-from lessonlib.request import Request, request_cost
-from lessonlib.roofline import pass_cost
+from lessonlib.base.errors import InvalidInputError, LessonError, UnknownNameError
+from lessonlib.policy import batching, cache, levers
+from lessonlib.policy.levers import elasticities, faster_prefill, gpu_seconds, quantised, speculative_decoding
+from lessonlib.request.cost import Request, request_cost
+from lessonlib.time.roofline import pass_cost
 
 pytestmark = pytest.mark.filterwarnings("error")
 CHAT = Request(1024, 128)

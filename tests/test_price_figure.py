@@ -4,9 +4,9 @@ import itertools
 
 from test_lever_figures import laid_out
 
-from lessonlib.batching import memory_batch, output_token_in_prompt_tokens
-from lessonlib.exercise_book.common import CHAT, REASONING, server
-from lessonlib.figures import output_token_prices
+from lessonlib.face.exercises.book.common import CHAT, REASONING, server
+from lessonlib.face.figures.figures import output_token_prices
+from lessonlib.policy.batching import memory_batch, output_token_in_prompt_tokens
 
 
 def test_the_price_of_an_output_token_by_batch():

@@ -13,10 +13,10 @@ import pytest
 from test_prose_numbers import loose_numerals
 
 import readme_picture
-from lessonlib.catalogue import accelerator_names, load_measurements, model_names, workload_names
-from lessonlib.exercise_book.common import CHAT, REASONING, cost_of, server
-from lessonlib.figures import plane
-from lessonlib.levers import omega, rho
+from lessonlib.face.exercises.book.common import CHAT, REASONING, cost_of, server
+from lessonlib.face.figures.figures import plane
+from lessonlib.facts.catalogue import accelerator_names, load_measurements, model_names, workload_names
+from lessonlib.policy.levers import omega, rho
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

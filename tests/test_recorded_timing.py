@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from lessonlib import pass_cost
-from lessonlib.catalogue import DATA
-from lessonlib.exercise_book.notebook_06 import RECORDED, recorded_cpu, recorded_machine
-from lessonlib.exercises import find
-from lessonlib.figures import MEASURED, measured_steps
-from lessonlib.timing.cpu import CONTEXTS, PROMPTS, REQUESTS, busy_warning
-from lessonlib.timing.record import read_records
+from lessonlib.face.exercises.asking import find
+from lessonlib.face.exercises.book.notebook_06 import recorded_machine
+from lessonlib.face.figures.figures import MEASURED, measured_steps
+from lessonlib.facts.catalogue import DATA
+from lessonlib.measured.timing.cpu import CONTEXTS, PROMPTS, RECORDED, REQUESTS, busy_warning, recorded_cpu
+from lessonlib.measured.timing.record import read_records
 
 
 def steps():

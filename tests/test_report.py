@@ -10,18 +10,19 @@ import pytest
 from helpers import gqa_model, h100, llama, server
 
 import sample_traffic
-from lessonlib import report_page
-from lessonlib.accelerator import Accelerator
-from lessonlib.catalogue import load_model, typical_efficiency
-from lessonlib.deployment import Efficiency
-from lessonlib.errors import DoesNotFitError, InvalidInputError
-from lessonlib.levers import omega, rho
-from lessonlib.own_traffic import OwnTraffic, read_traffic
-from lessonlib.report import hourly_price, traffic_report
-from lessonlib.report_figure import traffic_panels
-from lessonlib.request import Request
-from lessonlib.traffic_cost import concurrency, price, rank_levers, traffic_omega
-from lessonlib.units import format_percent, format_seconds
+from lessonlib.base.errors import DoesNotFitError, InvalidInputError
+from lessonlib.base.units import format_percent, format_seconds
+from lessonlib.face.figures.traffic_panels import traffic_panels
+from lessonlib.face.report import page as report_page
+from lessonlib.face.report.report import hourly_price, traffic_report
+from lessonlib.facts.catalogue import load_model
+from lessonlib.facts.own_traffic import OwnTraffic, read_traffic
+from lessonlib.measured.efficiency import typical_efficiency
+from lessonlib.policy.levers import omega, rho
+from lessonlib.policy.mix import concurrency, price, rank_levers, traffic_omega
+from lessonlib.request.cost import Request
+from lessonlib.time.accelerator import Accelerator
+from lessonlib.time.deployment import Efficiency
 
 NASTY = "<script>alert(1)</script><img src=x onerror=alert(1)>\"'|`*_[a](javascript:x)$x$\n# b"
 

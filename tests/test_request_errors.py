@@ -8,18 +8,19 @@ import numpy as np
 import pytest
 from helpers import deepseek_v3, device, gqa_model, h100, llama, server
 
-from lessonlib.accelerator import Accelerator
-from lessonlib.batching import mixed_pass, steady_state
-from lessonlib.cache import steady_attention_seconds
-from lessonlib.catalogue import load_accelerator, load_model, load_workload
-from lessonlib.deployment import Deployment, Efficiency, Speculation
-from lessonlib.errors import DoesNotFitError, InvalidInputError, LessonError, UnknownNameError
-from lessonlib.feedforward import MixtureOfExperts
-from lessonlib.levers import elasticities, faster_prefill, limit_batch, omega, rho, ridge_tokens, roof_batch
-from lessonlib.model import Block, Model
-from lessonlib.precision import Precision
-from lessonlib.request import MOST_TOKENS, Request, request_cost
-from lessonlib.roofline import pass_cost, roofline
+from lessonlib.base.errors import MOST_TOKENS, DoesNotFitError, InvalidInputError, LessonError, UnknownNameError
+from lessonlib.facts.catalogue import load_accelerator, load_model, load_workload
+from lessonlib.model.block import Block
+from lessonlib.model.feedforward import MixtureOfExperts
+from lessonlib.model.model import Model
+from lessonlib.model.precision import Precision
+from lessonlib.policy.batching import mixed_pass, steady_state
+from lessonlib.policy.cache import steady_attention_seconds
+from lessonlib.policy.levers import elasticities, faster_prefill, limit_batch, omega, rho, ridge_tokens, roof_batch
+from lessonlib.request.cost import Request, request_cost
+from lessonlib.time.accelerator import Accelerator
+from lessonlib.time.deployment import Deployment, Efficiency, Speculation
+from lessonlib.time.roofline import pass_cost, roofline
 
 HUGE = 10**400
 NOT_NUMBERS = [math.nan, math.inf, -math.inf, "12", "", None, True, False, b"1", [], {}, object(), 1j, HUGE]

@@ -6,8 +6,8 @@ import itertools
 import pytest
 
 from lessonlib import pass_cost
-from lessonlib.exercise_book.common import server
-from lessonlib.figures import roofline_figure
+from lessonlib.face.exercises.book.common import server
+from lessonlib.face.figures.figures import roofline_figure
 
 
 @pytest.fixture(scope="module")

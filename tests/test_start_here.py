@@ -8,10 +8,10 @@ import nbformat
 import pytest
 
 import notebooks
-from lessonlib.exercise_book.common import CHAT, REASONING, cost_of
-from lessonlib.figures import request_bars
-from lessonlib.request import Request
-from lessonlib.units import markdown_table
+from lessonlib.base.units import markdown_table
+from lessonlib.face.exercises.book.common import CHAT, REASONING, cost_of
+from lessonlib.face.figures.figures import request_bars
+from lessonlib.request.cost import Request
 
 
 def run_check(prelude):

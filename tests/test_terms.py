@@ -19,8 +19,8 @@ from helpers import (
     server,
 )
 
-from lessonlib.accelerator import Accelerator
-from lessonlib.attention import (
+from lessonlib.base.errors import InvalidInputError
+from lessonlib.model.attention import (
     GatedDeltaNet,
     GroupedQueryAttention,
     KimiDeltaAttention,
@@ -29,14 +29,15 @@ from lessonlib.attention import (
     MultiHeadLatentAttention,
     ShortConvolution,
 )
-from lessonlib.deployment import Deployment, Efficiency, Speculation
-from lessonlib.errors import InvalidInputError
-from lessonlib.feedforward import DenseFeedForward, MixtureOfExperts
-from lessonlib.model import Block, Model
-from lessonlib.precision import BITS, Precision, bytes_of
-from lessonlib.request import Request, request_cost
-from lessonlib.roofline import pass_cost
-from lessonlib.work import span_sum
+from lessonlib.model.block import Block
+from lessonlib.model.feedforward import DenseFeedForward, MixtureOfExperts
+from lessonlib.model.model import Model
+from lessonlib.model.precision import BITS, Precision, bytes_of
+from lessonlib.request.cost import Request, request_cost
+from lessonlib.time.accelerator import Accelerator
+from lessonlib.time.deployment import Deployment, Efficiency, Speculation
+from lessonlib.time.roofline import pass_cost
+from lessonlib.work.passes import span_sum
 
 W, V = 64, 100
 GQA = GroupedQueryAttention(width=W, heads=8, kv_heads=2, head_dim=16)

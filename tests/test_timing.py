@@ -18,9 +18,17 @@ from lessonlib import (
     pass_cost,
     request_cost,
 )
-from lessonlib.timing import cpu
-from lessonlib.timing.decoder import Counts, NumpyDecoder, toy_model
-from lessonlib.timing.record import TOY_SIZES, Point, Yardstick, read_record, read_records, record_from, write_record
+from lessonlib.measured.timing import cpu
+from lessonlib.measured.timing.decoder import Counts, NumpyDecoder, toy_model
+from lessonlib.measured.timing.record import (
+    TOY_SIZES,
+    TimedPass,
+    Yardstick,
+    read_record,
+    read_records,
+    record_from,
+    write_record,
+)
 
 TOY = {"layers": 2, "width": 64, "heads": 4, "inner": 96, "vocabulary": 50}
 IDS = np.random.default_rng(1).integers(0, 50, 150)
@@ -113,7 +121,7 @@ def test_timing_gives_a_record_with_one_thread(record):
 
 
 def test_prediction_is_request_cost_from_the_yardsticks(record):
-    rows = cpu.predicted(record)
+    rows = cpu.cpu_predictions(record)
     assert len(rows) == len(record.points) + len(record.requests)
     machine = cpu.this_machine(record)
     assert machine.bandwidth == record.yardsticks["matvec_bandwidth"].value
@@ -128,7 +136,7 @@ def test_prediction_is_request_cost_from_the_yardsticks(record):
 def test_a_busy_machine_is_said(record):
     quiet = Yardstick(value=1e9, unit="byte/s", repeats=(1e9, 0.9e9))
     busy = Yardstick(value=1e9, unit="byte/s", repeats=(1e9, 0.5e9))
-    step = Point(phase="decode", context=64, tokens=1, batch=1, seconds=(1e-3, 1.2e-3))
+    step = TimedPass(phase="decode", context=64, tokens=1, batch=1, seconds=(1e-3, 1.2e-3))
     calm = replace(record, yardsticks={"matvec_bandwidth": quiet}, points=(step,))
     assert cpu.busy_warning(calm) == ""
     disturbed = cpu.busy_warning(replace(calm, points=(step, replace(step, context=8000, seconds=(1e-3, 3.5e-3)))))
@@ -207,7 +215,7 @@ def changed(record, path, value):
 @pytest.mark.parametrize(
     ("path", "value", "words"),
     [
-        (("schema",), "lessonlib.timing/9", "schema"),
+        (("schema",), "lessonlib.measured.timing/9", "schema"),
         (("what",), "toaster", "what is 'toaster'"),
         (("when",), 5, "when is 5"),
         (("device",), [], "device"),
@@ -271,7 +279,7 @@ def test_nothing_is_left_behind_when_writing_fails(record, tmp_path, monkeypatch
     def fail(*_):
         raise OSError("disk full")
 
-    monkeypatch.setattr("lessonlib.timing.record.os.replace", fail)
+    monkeypatch.setattr("lessonlib.measured.timing.record.os.replace", fail)
     with pytest.raises(OSError, match="disk full"):
         write_record(record, tmp_path)
     assert list(tmp_path.iterdir()) == []

@@ -10,8 +10,8 @@ from types import ModuleType
 import pytest
 
 from lessonlib import InvalidInputError, LessonError, Request, request_cost
-from lessonlib.timing import gpu
-from lessonlib.timing.record import record_from
+from lessonlib.measured.timing import gpu
+from lessonlib.measured.timing.record import record_from
 
 RECORD = {
     "schema": "lessonlib.timing/1",
@@ -36,7 +36,7 @@ RECORD = {
 
 def rows_of(**conditions):
     record = record_from(RECORD | {"conditions": RECORD["conditions"] | conditions})
-    return gpu.this_gpu(record), {row["what"]: row for row in gpu.predicted(record)}
+    return gpu.this_gpu(record), {row["what"]: row for row in gpu.gpu_predictions(record)}
 
 
 def test_without_pytorch_one_sentence_says_so(monkeypatch):
@@ -55,8 +55,8 @@ def test_a_pytorch_that_is_too_old_is_named(monkeypatch):
 
 
 def test_the_command_says_it_and_ends_with_1():
-    code = "import sys, runpy; sys.modules['torch'] = None; sys.argv[1:] = ['--quick']\n"
-    code += "runpy.run_module('lessonlib.timing.gpu', run_name='__main__')"
+    code = "import sys, runpy; sys.modules['torch'] = None; sys.argv[1:] = ['gpu', '--quick']\n"
+    code += "runpy.run_module('lessonlib.measured.timing', run_name='__main__')"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (run.returncode, run.stdout) == (1, "")
     assert run.stderr == "No GPU was timed: PyTorch is not installed.\n"
@@ -84,7 +84,7 @@ def test_each_reason_is_one_sentence(built_for, said, words):
 
 
 def test_importing_it_loads_no_pytorch():
-    code = "import sys; sys.modules['torch'] = None; import lessonlib.timing.gpu"
+    code = "import sys; sys.modules['torch'] = None; import lessonlib.measured.timing.gpu"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
@@ -131,8 +131,8 @@ def test_the_report_says_what_was_reached_and_left_out():
     record = record_from(
         RECORD | {"conditions": RECORD["conditions"] | {"left_out": ["decode at 32,768 was left out"]}}
     )
-    text = gpu.report(record)
-    (row,) = [row for row in gpu.predicted(record) if row["what"] == "decode at 1,000, batch 1"]
+    text = gpu.gpu_report(record)
+    (row,) = [row for row in gpu.gpu_predictions(record) if row["what"] == "decode at 1,000, batch 1"]
     reached = f"{1 / row['ratio']:.0%}"
     assert f"Decode at batch 1 reaches {reached} to {reached} of the measured read bandwidth." in text
     assert text.splitlines()[-2:] == ["True length.", "decode at 32,768 was left out"]

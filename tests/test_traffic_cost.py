@@ -7,20 +7,12 @@ import numpy as np
 import pytest
 from helpers import deepseek_v3, device, gqa_model, h100, qwen3_30b_a3b, server
 
-from lessonlib.deployment import Efficiency, Speculation
-from lessonlib.errors import DoesNotFitError, InvalidInputError
-from lessonlib.levers import faster_peak, limit_batch, more_bandwidth, omega
-from lessonlib.precision import Precision
-from lessonlib.request import Request, request_cost
-from lessonlib.traffic_cost import (
-    concurrency,
-    fits,
-    mean_slot_bytes,
-    price,
-    rank_levers,
-    traffic_omega,
-    usual_levers,
-)
+from lessonlib.base.errors import DoesNotFitError, InvalidInputError
+from lessonlib.model.precision import Precision
+from lessonlib.policy.levers import faster_peak, limit_batch, more_bandwidth, omega
+from lessonlib.policy.mix import concurrency, mean_slot_bytes, price, rank_levers, traffic_omega, usual_levers
+from lessonlib.request.cost import Request, fits, request_cost
+from lessonlib.time.deployment import Efficiency, Speculation
 
 MIX = Request(np.array([200, 1024, 30, 9000]), np.array([20_000, 128, 1, 700]), np.array([0, 1000, 0, 100]))
 DEPLOYMENTS = {

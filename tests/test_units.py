@@ -6,9 +6,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from lessonlib.errors import InvalidInputError, LessonError
-from lessonlib.model import Model
-from lessonlib.units import format_bytes, format_flops, format_percent, format_seconds, markdown_table
+from lessonlib.base.errors import InvalidInputError, LessonError
+from lessonlib.base.units import format_bytes, format_flops, format_percent, format_seconds, markdown_table
+from lessonlib.model.model import Model
 
 FORMATS = (format_bytes, format_flops, format_seconds, format_percent)
 

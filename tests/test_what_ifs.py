@@ -9,10 +9,10 @@ from helpers import deepseek_v3, device, gqa_model, h100, qwen3_30b_a3b, server
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lessonlib.attention import MultiHeadLatentAttention
-from lessonlib.deployment import Efficiency, Speculation
-from lessonlib.errors import InvalidInputError, LessonError
-from lessonlib.levers import (
+from lessonlib.base.errors import InvalidInputError, LessonError
+from lessonlib.model.attention import MultiHeadLatentAttention
+from lessonlib.model.precision import Precision
+from lessonlib.policy.levers import (
     Lever,
     batch_to_limit,
     break_even_by_rho,
@@ -32,9 +32,9 @@ from lessonlib.levers import (
     speculative_decoding,
     tensor_parallel,
 )
-from lessonlib.precision import Precision
-from lessonlib.request import Request, request_cost
-from lessonlib.roofline import pass_cost
+from lessonlib.request.cost import Request, request_cost
+from lessonlib.time.deployment import Efficiency, Speculation
+from lessonlib.time.roofline import pass_cost
 
 CHAT, REASONING = Request(1024, 128), Request(128, 12_800)
 SLOW = server(efficiency=Efficiency(0.5, 0.7, 2e-3))

@@ -7,13 +7,13 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 
-from lessonlib.catalogue import load_accelerator, load_model, load_workload
-from lessonlib.deployment import Deployment
-from lessonlib.errors import InvalidInputError
-from lessonlib.levers import omega, rho
-from lessonlib.request import Request, request_cost
-from lessonlib.units import format_percent, format_seconds
-from lessonlib.widgets import MOST, START, UNITS, explore_request, steps, view
+from lessonlib.base.errors import InvalidInputError
+from lessonlib.base.units import format_percent, format_seconds
+from lessonlib.face.widgets.explorer import MOST, START, UNITS, explore_request, steps, view
+from lessonlib.facts.catalogue import load_accelerator, load_model, load_workload
+from lessonlib.policy.levers import omega, rho
+from lessonlib.request.cost import Request, request_cost
+from lessonlib.time.deployment import Deployment
 
 
 class Table(HTMLParser):

@@ -105,8 +105,8 @@ def reading(repeat: int = 5) -> dict:
     """A CSV of a million rows, read from its bytes, and the report's costs of all of them."""
     import numpy as np
 
-    from lessonlib.own_traffic import read_traffic
-    from lessonlib.traffic_cost import price
+    from lessonlib.facts.own_traffic import read_traffic
+    from lessonlib.policy.mix import price
 
     random = np.random.default_rng(0)
     pairs = zip(random.integers(1, 60_000, SWEEP_PAIRS), random.integers(1, 30_000, SWEEP_PAIRS), strict=True)
@@ -137,7 +137,7 @@ def import_time(repeat: int = 11) -> dict:
 
 def slider_update() -> dict:
     """Python's share of one slider move: from the new value to the new picture and table (the browser's is apart)."""
-    from lessonlib.widgets import explore_request
+    from lessonlib.face.widgets.explorer import explore_request
 
     explorer = explore_request()
     prompt = explorer.controls["prompt"]
@@ -165,9 +165,9 @@ def continuous(count: int, load: float, prefill: str) -> None:
     import resource
 
     from lessonlib import load_accelerator, load_model
-    from lessonlib.catalogue import load_lengths
-    from lessonlib.continuous import simulate
-    from lessonlib.traffic import all_at_once, poisson_traffic
+    from lessonlib.facts.catalogue import load_lengths
+    from lessonlib.policy.serving.simulator import simulate
+    from lessonlib.policy.serving.traffic import all_at_once, poisson_traffic
 
     deployment = Deployment(load_model(MODELS[0]), load_accelerator("h100-sxm"))
     lengths = [load_lengths("production-reasoning", quantity) for quantity in ("prompt", "output")]

@@ -6,7 +6,7 @@
 from pathlib import Path
 
 from lessonlib import Deployment, Precision, load_accelerator, load_model, load_workload, workload_names
-from lessonlib.figures import plane, png_bytes
+from lessonlib.face.figures.figures import plane, png_bytes
 
 PICTURE = Path(__file__).parent.parent / "docs" / "plane.png"
 

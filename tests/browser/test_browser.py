@@ -13,10 +13,10 @@ from lab import NOTEBOOKS, THEMES, Notebook, has_explorer
 from playwright.sync_api import expect
 
 from lessonlib import Deployment, Precision, load_accelerator, load_model
-from lessonlib.catalogue import DATA, model_config
-from lessonlib.exercises import find
-from lessonlib.own_traffic import OwnTraffic, read_traffic
-from lessonlib.report import traffic_report
+from lessonlib.face.exercises.asking import find
+from lessonlib.face.report.report import traffic_report
+from lessonlib.facts.catalogue import DATA, model_config
+from lessonlib.facts.own_traffic import OwnTraffic, read_traffic
 
 WIDTHS = (1280, 800)
 # What a page says of each cell: how it ended, and what went wrong in it.

@@ -1,8 +1,8 @@
 """The numbers in the prose of 01_redo_module_2, each made from the library again."""
 
 from lessonlib import Request, load_model, request_cost
-from lessonlib.catalogue import model_config
-from lessonlib.exercise_book.common import server
+from lessonlib.face.exercises.book.common import server
+from lessonlib.facts.catalogue import model_config
 
 PUBLISHED_SECONDS = 0.0826040506362915  # LLM-Inference-Bench, Plots/All_results.csv: the row that cannot be true
 

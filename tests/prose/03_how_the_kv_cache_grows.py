@@ -1,10 +1,10 @@
 """The numbers that notebook 03 says in its prose, each made by the library."""
 
 from lessonlib import load_model
-from lessonlib.cache import cache_by_kind, span_where_cache_passes_weights, step_parts
-from lessonlib.catalogue import load_measurements
-from lessonlib.deployment import Deployment
-from lessonlib.exercise_book.common import REASONING, server
+from lessonlib.face.exercises.book.common import REASONING, server
+from lessonlib.facts.catalogue import load_measurements
+from lessonlib.policy.cache import cache_by_kind, span_where_cache_passes_weights, step_parts
+from lessonlib.time.deployment import Deployment
 
 BATCH = 32
 

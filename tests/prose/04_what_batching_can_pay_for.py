@@ -1,9 +1,9 @@
 """The numbers in the prose of notebook 04, each made again from the library."""
 
 from lessonlib import omega
-from lessonlib.batching import memory_batch
-from lessonlib.exercise_book.common import CHAT, REASONING, mixture, server
-from lessonlib.levers import ridge_tokens, roof_batch
+from lessonlib.face.exercises.book.common import CHAT, REASONING, mixture, server
+from lessonlib.policy.batching import memory_batch
+from lessonlib.policy.levers import ridge_tokens, roof_batch
 
 HELD = {
     "33 reasoning requests fit": lambda: f"{memory_batch(server(), REASONING)} reasoning requests fit",

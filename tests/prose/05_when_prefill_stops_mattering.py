@@ -1,8 +1,15 @@
 """The numbers that notebook 05 says in its prose, each made by the library."""
 
-from lessonlib.exercise_book.common import CHAT, FP8_CACHE, INT4, REASONING, cost_of, server
-from lessonlib.exercise_book.notebook_05 import SPECULATION
-from lessonlib.levers import break_even_output, elasticities, faster_peak, limit_batch, more_bandwidth, prefix_cache
+from lessonlib.face.exercises.book.common import CHAT, FP8_CACHE, INT4, REASONING, cost_of, server
+from lessonlib.face.exercises.book.notebook_05 import SPECULATION
+from lessonlib.policy.levers import (
+    break_even_output,
+    elasticities,
+    faster_peak,
+    limit_batch,
+    more_bandwidth,
+    prefix_cache,
+)
 
 
 def prefill_percent(request, batch=1):

@@ -1,7 +1,7 @@
 """The numbers in the prose of notebook 06, each taken from what the timing runs."""
 
-from lessonlib.exercises import find
-from lessonlib.timing.cpu import CONTEXTS, PROMPTS, REQUESTS
+from lessonlib.face.exercises.asking import find
+from lessonlib.measured.timing.cpu import CONTEXTS, PROMPTS, REQUESTS
 
 
 def shape(name):

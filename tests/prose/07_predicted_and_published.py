@@ -2,9 +2,9 @@
 
 from statistics import median
 
-from lessonlib.catalogue import load_accelerator
-from lessonlib.exercise_book.notebook_07 import published_row
-from lessonlib.published import decode_fits, decode_search, point_of, unseen_decode_errors
+from lessonlib.facts.catalogue import load_accelerator
+from lessonlib.measured.efficiency import decode_fits, decode_search, unseen_decode_errors
+from lessonlib.measured.published import point_of, published_row
 
 
 def reached(memory):

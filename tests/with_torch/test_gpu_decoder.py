@@ -14,11 +14,12 @@ from lessonlib import (
     pass_cost,
     request_cost,
 )
-from lessonlib.attention import GroupedQueryAttention
-from lessonlib.feedforward import DenseFeedForward
-from lessonlib.model import Block, Model
-from lessonlib.timing.decoder import Counts, NumpyDecoder, toy_model
-from lessonlib.timing.gpu_decoder import TorchDecoder, takes_true_length
+from lessonlib.measured.timing.decoder import Counts, NumpyDecoder, toy_model
+from lessonlib.measured.timing.gpu_decoder import TorchDecoder, takes_true_length
+from lessonlib.model.attention import GroupedQueryAttention
+from lessonlib.model.block import Block
+from lessonlib.model.feedforward import DenseFeedForward
+from lessonlib.model.model import Model
 
 VOCABULARY = 50
 IDS = torch.randint(VOCABULARY, (2, 150), generator=torch.Generator().manual_seed(1))

@@ -9,8 +9,8 @@ import torch
 from test_gpu_decoder import decoder, toy
 
 from lessonlib import Accelerator, Deployment, Precision, Request, request_cost
-from lessonlib.timing import gpu, gpu_run
-from lessonlib.timing.record import read_record, record_from, write_record
+from lessonlib.measured.timing import gpu, gpu_run
+from lessonlib.measured.timing.record import read_record, record_from, write_record
 
 CPU = torch.device("cpu")
 PLAN = gpu_run.Plan((16, 300, 5000), (1, 2), (8, 64), {"chat": (32, 8), "reasoning": (8, 300)})
@@ -68,7 +68,7 @@ def test_the_rounding_of_the_bucket_is_said_and_predicted(record, deployment):
     assert record.conditions["bucket"] == 256
     # Half of 255 tokens of two layers of two heads of 16, keys and values, in fp32.
     assert "spans of whole 256 tokens: on average 65.28 kB more" in record.conditions["attention"]
-    rows = {row["what"]: row for row in gpu.predicted(record, deployment)}
+    rows = {row["what"]: row for row in gpu.gpu_predictions(record, deployment)}
     bucketed, exact = rows["decode at 300, batch 2"]["predicted"], request_cost(deployment, Request(300, 2), 2).decode
     assert bucketed > exact.seconds
     assert bucketed == pytest.approx(request_cost(deployment, Request(511, 2), 2).decode.seconds, rel=1e-12)
@@ -76,7 +76,7 @@ def test_the_rounding_of_the_bucket_is_said_and_predicted(record, deployment):
 
 def test_at_true_length_the_prediction_is_request_cost(record, deployment):
     record = replace(record, conditions=record.conditions | {"bucket": 1})
-    rows = {row["what"]: row for row in gpu.predicted(record, deployment)}
+    rows = {row["what"]: row for row in gpu.gpu_predictions(record, deployment)}
     expected = request_cost(deployment, Request(8, 300)).elapsed
     assert rows["reasoning 8 -> 300"]["predicted"] == pytest.approx(expected, rel=1e-12)
     assert len(rows) == len(record.points) + len(record.requests)
@@ -136,7 +136,7 @@ def test_without_a_gpu_one_sentence_says_why():
 
 @no_gpu
 def test_the_command_says_it_and_ends_with_1():
-    command = [sys.executable, "-m", "lessonlib.timing.gpu", "--quick"]
+    command = [sys.executable, "-m", "lessonlib.measured.timing", "gpu", "--quick"]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (run.returncode, run.stdout) == (1, "")
     assert run.stderr.startswith("No GPU was timed: ") and run.stderr.count("\n") == 1

@@ -1,0 +1,33 @@
+"""What every room needs: errors and the checks that raise them, numbers in words, text for tables."""
+
+from lessonlib.base.errors import (
+    DoesNotFitError,
+    InvalidInputError,
+    LessonError,
+    UnknownNameError,
+    UnsupportedModelError,
+)
+from lessonlib.base.units import (
+    format_bytes,
+    format_flops,
+    format_percent,
+    format_quantity,
+    format_seconds,
+    markdown_table,
+    plain_markdown,
+)
+
+__all__ = [
+    "DoesNotFitError",
+    "InvalidInputError",
+    "LessonError",
+    "UnknownNameError",
+    "UnsupportedModelError",
+    "format_bytes",
+    "format_flops",
+    "format_percent",
+    "format_quantity",
+    "format_seconds",
+    "markdown_table",
+    "plain_markdown",
+]

@@ -1,0 +1,92 @@
+"""Numbers as a reader wants them: three or more digits, an SI prefix, a unit. Decimal throughout: GB is 1e9 bytes."""
+
+import math
+from collections.abc import Iterable, Sequence
+from numbers import Real
+from typing import Any
+
+from lessonlib.base.errors import InvalidInputError, require_count, shown
+
+PREFIXES = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+SMALL_PREFIXES = ((1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"))
+MARKS = r"\`*_{}[]#!|~"  # what Markdown reads as more than a letter, wherever it stands
+ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "$": "&#36;", "@": "&#64;"}  # HTML, mathematics, addresses
+
+
+def format_quantity(value: float, unit: str, digits: int = 4) -> str:
+    """`value` with `digits` significant digits, an SI prefix and the unit: 15009849344 B is "15.01 GB"."""
+    value = _number(value)
+    if math.isnan(value):
+        return "undefined"
+    digits = require_count("format", "digits", digits, 1, 17)
+    # As it will be shown: 999,999 B is 1.000 MB.
+    size = 0.0 if math.isinf(value) else abs(float(f"{value:.{digits - 1}e}"))
+    table = PREFIXES if unit != "s" else ()
+    for factor, prefix in table:
+        if size >= factor:
+            return f"{_significant(value / factor, digits)} {prefix}{unit}"
+    if unit == "s" and 0 < size < 1:
+        for factor, prefix in SMALL_PREFIXES:
+            if size >= factor:
+                return f"{_significant(value / factor, digits)} {prefix}{unit}"
+    return f"{_significant(value, digits)} {unit}"
+
+
+def _number(value: Any) -> float:
+    """A real number, NaN and infinity too, as a float."""
+    number = value.item() if getattr(value, "shape", None) == () else value  # NumPy's own numbers
+    try:
+        if isinstance(number, Real) and not isinstance(number, bool):
+            return float(number)
+    except OverflowError:
+        pass
+    raise InvalidInputError(f"format: value is {shown(value)}; expected a number that a float holds.")
+
+
+def _significant(value: float, digits: int) -> str:
+    if value == 0:
+        return "0"
+    if not math.isfinite(value):
+        return str(value)
+    exponent = int(f"{value:.{digits - 1}e}".partition("e")[2])  # after rounding: 9.9999 is 10.00
+    decimals = max(0, digits - 1 - exponent)
+    return f"{value:,.{decimals}f}"
+
+
+def format_bytes(value: float, digits: int = 4) -> str:
+    return format_quantity(value, "B", digits)
+
+
+def format_flops(value: float, digits: int = 4) -> str:
+    return format_quantity(value, "FLOP", digits)
+
+
+def format_seconds(value: float, digits: int = 4) -> str:
+    return format_quantity(value, "s", digits)
+
+
+def format_percent(fraction: float, digits: int = 3) -> str:
+    """A fraction as a percentage with `digits` significant digits."""
+    value, digits = 100 * _number(fraction), require_count("format", "digits", digits, 1, 17)
+    return "undefined" if math.isnan(value) else f"{_significant(value, digits)} %"
+
+
+def plain_markdown(text: str) -> str:
+    """Text that Markdown shows as it is, on one line: its marks escaped, HTML, mathematics and links too."""
+    line = "".join(
+        "\\" + letter if letter in MARKS else ENTITIES.get(letter, letter) for letter in " ".join(text.split())
+    )
+    return line.replace("://", "&#58;//").replace("www.", "www&#46;")
+
+
+def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table as Markdown text, of cells that are formatted already: the first column to the left, the others right.
+
+    Markdown inside a cell counts; what would break out of it does not: a bar, a new line, HTML.
+    """
+    lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(map(_inside_a_cell, line))} |" for line in lines)
+
+
+def _inside_a_cell(text: str) -> str:
+    return " ".join(text.splitlines()).replace("|", "\\|").replace("<", "&lt;")

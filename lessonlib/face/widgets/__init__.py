@@ -1,0 +1,33 @@
+"""Controls in a notebook: explorers of the arithmetic, and choosers of a learner's own files."""
+
+from lessonlib.face.widgets.choosers import Upload, choose_model, choose_traffic, in_words, own_model, serve
+from lessonlib.face.widgets.explorer import explore_request, numbers
+from lessonlib.face.widgets.explorers import (
+    batch_numbers,
+    explore_batch,
+    explore_growth,
+    explore_prefill,
+    explore_price,
+    growth_numbers,
+    prefill_numbers,
+    price_numbers,
+)
+
+__all__ = [
+    "Upload",
+    "batch_numbers",
+    "choose_model",
+    "choose_traffic",
+    "explore_batch",
+    "explore_growth",
+    "explore_prefill",
+    "explore_price",
+    "explore_request",
+    "growth_numbers",
+    "in_words",
+    "numbers",
+    "own_model",
+    "prefill_numbers",
+    "price_numbers",
+    "serve",
+]

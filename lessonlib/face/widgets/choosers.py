@@ -1,0 +1,164 @@
+"""A learner's own files and numbers: by upload or by path, and a sentence in place of a traceback.
+
+What cannot be taken is said, and what was taken last stays. Nothing that a file holds is shown as HTML. Needs
+ipywidgets, imported only with this module.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import ipywidgets
+
+from lessonlib.base.errors import InvalidInputError, LessonError, shown
+from lessonlib.facts.catalogue import load_model, read_config
+from lessonlib.facts.own_traffic import OwnTraffic, read_traffic
+from lessonlib.model.model import Model
+from lessonlib.time.deployment import Deployment
+
+# What a device may have, from a small board to a rack: a number outside is one with the wrong unit.
+PLAUSIBLE = {"memory": (1e8, 1e15, "bytes", "96e9"), "bandwidth": (1e9, 1e16, "byte/s", "4e12")}
+PLAUSIBLE_PEAK = (1e9, 1e19, "FLOP/s", "750e12")
+
+
+class Upload(bytes):
+    """The content of an uploaded file, with its `name`."""
+
+    name: str
+
+    def __new__(cls, content: Any, name: str) -> "Upload":
+        made = super().__new__(cls, content)
+        made.name = name
+        return made
+
+
+@contextmanager
+def in_words(otherwise: str = "What you had before stays.") -> Iterator[None]:
+    """In a cell: what lessonlib refuses is printed as a sentence, without a traceback; names keep what they had.
+
+    Only a LessonError is taken so: a slip of Python is shown by Python.
+    """
+    try:
+        yield
+    except LessonError as error:
+        print(f"Not taken. {error} {otherwise}".rstrip())
+
+
+class Chooser(ipywidgets.VBox):
+    """An upload button, and beneath it what was read, or why it was not. `value`: the last that could be read.
+
+    `read`: makes a value of a path or an Upload, or raises LessonError. `start`: the value until then.
+    """
+
+    def __init__(self, words: str, accept: str, read: Callable[..., Any], start: Any) -> None:
+        self.read, self.value, self.problem = read, start, ""
+        self.upload = ipywidgets.FileUpload(accept=accept, description=words, layout=ipywidgets.Layout(width="240px"))
+        self.said = ipywidgets.HTML()
+        self.upload.observe(self._uploaded, "value")
+        super().__init__([self.upload, self.said])
+        self._show("status", f"Until you choose a file: {start!r}.")
+
+    def take(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
+        """The value: of a file at `path`, or of what was uploaded, or the one before. Prints what it is.
+
+        `options` go to the reader, such as prompt_column="..." for traffic.
+        """
+        source = path if path is not None else self._upload() if options else None
+        problem = self.problem if source is None else self._read(source, options)
+        if path is None or not problem:  # a path that is wrong is forgotten with its cell
+            self.problem = problem
+        print(f"Not taken. {problem}\nThis stays: {self.value!r}" if problem else self.value)
+        return self.value
+
+    def _upload(self) -> Upload | None:
+        if not self.upload.value:
+            return None
+        file = self.upload.value[-1]
+        return Upload(file["content"], str(file["name"]))
+
+    def _uploaded(self, _: Any) -> None:
+        source = self._upload()
+        if source is not None:
+            self.problem = self._read(source, {})
+            if self.problem:
+                self._show("alert", f"Not taken. {self.problem} This stays: {self.value!r}.")
+
+    def _read(self, source: Any, options: dict[str, Any]) -> str:
+        """Read it into `value`, or return why not."""
+        try:
+            self.value = self.read(source, **options)
+        except LessonError as error:
+            return str(error)
+        self._show("status", f"Read: {self.value!r}. Now run the cells below.")
+        return ""
+
+    def _show(self, role: str, words: str) -> None:
+        weight = "bold" if role == "alert" else "normal"
+        style = f"white-space:normal;line-height:1.4;overflow-wrap:anywhere;font-weight:{weight}"
+        self.said.value = f'<div role="{role}" style="{style}">{escape(words)}</div>'
+
+    def __repr__(self) -> str:
+        """What a page shows that has no button: a notebook not trusted yet, GitHub, an export."""
+        return f"Run this cell to get the button. Until then: {self.value!r}."
+
+
+def choose_model(start: str = "llama-3.1-8b") -> Chooser:
+    """A chooser of a config.json. `start`: a model of the catalogue, until a file is read."""
+    return Chooser("config.json", ".json", own_model, load_model(start))
+
+
+def choose_traffic(start: str | os.PathLike[str]) -> Chooser:
+    """A chooser of a log of requests, a CSV. `start`: the path of one, until a file is read."""
+    return Chooser("traffic (CSV)", ".csv,.tsv,.txt", read_traffic, read_traffic(start))
+
+
+def own_model(source: Any, like: str | None = None) -> Model:
+    """The model of a config.json, a path or an Upload, under the name that it has in the file or outside.
+
+    `like`: the family, for an architecture that has another's shape and a name of its own.
+    """
+    if isinstance(source, bytes) and not isinstance(source, Upload):
+        source = Upload(source, "config.json")
+    config = read_config(source)
+    try:
+        return Model.from_config(config, like=like, name=_model_name(config, source))
+    except LessonError as error:
+        file = source.name if isinstance(source, Upload) else os.fspath(source)
+        raise type(error)(f"Config file {shown(file)}: {error}") from error
+
+
+def _model_name(config: dict[str, Any], source: Any) -> str:
+    """What the config calls itself; or the file's name, its folder's where that is config.json; or its family's."""
+    path = Path(source.name if isinstance(source, Upload) else source)
+    called = config.get("_name_or_path")
+    names = (
+        called.replace("\\", "/").rstrip("/").split("/")[-1] if isinstance(called, str) else "",
+        path.stem if path.stem.split(" ")[0] != "config" else path.parent.name,
+        f"your {config.get('model_type')}" if isinstance(config.get("model_type"), str) else "your model",
+    )
+    return next(name for name in names if name.strip(" ."))[:200]
+
+
+def serve(deployment: Deployment, traffic: OwnTraffic) -> tuple[Deployment, OwnTraffic]:
+    """The two as given, once checked: the device's numbers have their units, the weights fit, some requests fit.
+
+    Rows that the server cannot take are left out, and it prints how many. Raises LessonError otherwise.
+    """
+    if not isinstance(deployment, Deployment) or not isinstance(traffic, OwnTraffic):
+        raise InvalidInputError("serve: expected a Deployment and the traffic that its chooser took.")
+    device = deployment.accelerator
+    found = [(name, getattr(device, name), *bounds) for name, bounds in PLAUSIBLE.items()]
+    found += [(f"peak of {dtype}", peak, *PLAUSIBLE_PEAK) for dtype, peak in device.peaks.items()]
+    for name, value, low, high, unit, example in found:
+        if not low <= value <= high:
+            raise InvalidInputError(
+                f"Accelerator {device.name!r}: {name} is {value:g} {unit}, which no device has; give it in {unit}, "
+                f"such as {example}."
+            )
+    taken = traffic.taken_by(deployment)
+    for reason, count in taken.left_out.items():
+        print(f"Left out: {count:,} of {len(traffic):,} requests, {reason}.")
+    return deployment, taken

@@ -1,0 +1,56 @@
+"""Measured times beside the arithmetic: published ones, calibration on them, and timings of one's own machine."""
+
+from lessonlib.measured.calibration import Search, errors, seconds
+from lessonlib.measured.efficiency import TypicalEfficiency, decode_search, typical_efficiency
+from lessonlib.measured.published import (
+    SUSPECTS,
+    below_the_floor,
+    by_memory,
+    by_source,
+    deployment_of,
+    engine_of,
+    point_of,
+    points,
+    published_row,
+)
+from lessonlib.measured.timing.cpu import BUSY, busy_warning, cpu_predictions, recorded_cpu, this_machine, time_cpu
+from lessonlib.measured.timing.decoder import NumpyDecoder, toy_model
+from lessonlib.measured.timing.gpu import GpuUnavailableError, gpu_predictions, gpu_report, time_gpu
+from lessonlib.measured.timing.record import read_records
+from lessonlib.measured.timing.server import server_predictions, server_report, time_server
+from lessonlib.measured.timing.server_client import Limits
+
+__all__ = [
+    "BUSY",
+    "SUSPECTS",
+    "GpuUnavailableError",
+    "Limits",
+    "NumpyDecoder",
+    "Search",
+    "TypicalEfficiency",
+    "below_the_floor",
+    "busy_warning",
+    "by_memory",
+    "by_source",
+    "cpu_predictions",
+    "decode_search",
+    "deployment_of",
+    "engine_of",
+    "errors",
+    "gpu_predictions",
+    "gpu_report",
+    "point_of",
+    "points",
+    "published_row",
+    "read_records",
+    "recorded_cpu",
+    "seconds",
+    "server_predictions",
+    "server_report",
+    "this_machine",
+    "time_cpu",
+    "time_gpu",
+    "time_server",
+    "toy_model",
+    "typical_efficiency",
+]

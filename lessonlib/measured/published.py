@@ -1,0 +1,188 @@
+"""Published measurements against the arithmetic: the floor of each row, from its stated conditions alone.
+
+Nothing is fitted here. A row gives model, device, dtypes, batch and lengths; these give roofs (FLOPs over the peak,
+bytes over the bandwidth), and the roofs a floor that no measurement can beat. Where one does, a condition is not what
+the row says: data/below_the_floor.csv lists these with the reason.
+
+Which peak bounds a row: that of fp8 for fp8 weights where the device has one; of int8 for quantised weights of
+llama.cpp, which multiplies blocks of int8; else the 16-bit peak, on GeForce with fp16 accumulation where the engine
+uses that.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import cache
+
+from lessonlib.base.errors import (
+    InvalidInputError,
+    require_instance,
+    require_items,
+)
+from lessonlib.facts.catalogue import Measurement, load_accelerator, load_measurements, load_model, load_table
+from lessonlib.measured.calibration import Point
+from lessonlib.model.precision import UNQUANTISED, Precision
+from lessonlib.request.cost import decode_numbers, prefill_numbers
+from lessonlib.time.accelerator import Accelerator
+from lessonlib.time.deployment import Deployment, Efficiency
+from lessonlib.time.roofline import PhaseNumbers, Trace, pass_numbers
+
+GGML = ("llama.cpp", "Ollama")  # head and embedding are quantised too; of gpt-oss all but the experts is q8_0
+FP16_ACCUMULATE = (*GGML, "TinyChat", "ExLlamaV2")
+QUANTISED_HEAD = (*GGML, "MLC-LLM", "ExLlamaV2", "gpt-fast")
+SUSPECTS = {"a": "m2264", "b": "m2266", "c": "m2276", "d": "m2262", "e": "m2269"}  # Qwen2-7B in fp16 on H100
+WHOLE_REQUEST = ("request_time", "output_rate", "output_rate_per_device")
+
+
+@cache
+def published_row(name: str) -> Measurement:
+    """The published row of that id, possible or not."""
+    return next(row for row in (*load_measurements(), *load_measurements(impossible=True)) if row.id == name)
+
+
+def engine_of(row: Measurement) -> str:
+    """The engine without its version: the first word."""
+    require_instance("engine_of", "row", row, Measurement, "load_measurements()[0]")
+    return row.engine.partition(" ")[0]
+
+
+@cache
+def memory_classes() -> dict[str, str]:
+    """Accelerator to its class of memory: HBM, GDDR or unified."""
+    return {row["name"]: row["memory_class"] for row in load_table("accelerators")}
+
+
+@cache
+def _accelerator(name: str, fp16_accumulate: bool) -> Accelerator:
+    """The accelerator; with its second fp16 peak, where the table has one and the engine accumulates in fp16."""
+    accelerator = load_accelerator(name)
+    second = next(row for row in load_table("accelerators") if row["name"] == name)["fp16_fp16_accumulate_tflops"]
+    if not fp16_accumulate or second is None:
+        return accelerator
+    return replace(accelerator, peaks={**accelerator.peaks, "fp16": second * 1e12})
+
+
+@cache
+def _deployment(
+    model: str, accelerator: str, devices: int, engine: str, weights: str, cache_dtype: str | None
+) -> Deployment:
+    device = _accelerator(accelerator, engine in FP16_ACCUMULATE)
+    compute = "fp16" if "fp16" in device.peaks else "bf16"
+    faster = "fp8" if weights == "fp8" else "int8" if engine in GGML and weights not in UNQUANTISED else compute
+    compute = faster if faster in device.peaks else compute
+    blocks = weights
+    if weights == "mxfp4":  # of gpt-oss: the experts alone
+        blocks = "q8_0" if engine in GGML else "bf16"
+    plain = weights if weights in UNQUANTISED else "bf16"
+    head = blocks if engine in QUANTISED_HEAD else plain
+    embedding = blocks if engine in GGML or engine == "MLC-LLM" else plain
+    precision = Precision(
+        blocks, experts=weights, head=head, embedding=embedding, cache=cache_dtype or plain, compute=compute
+    )
+    return Deployment(load_model(model), device, precision, devices, Efficiency(all_reduce_latency=0.0))
+
+
+def deployment_of(row: Measurement) -> Deployment:
+    """The floor's deployment of a row: no overhead, no latency, the largest peak that its engine can use."""
+    require_instance("deployment_of", "row", row, Measurement, "load_measurements()[0]")
+    if row.model is None or row.accelerator is None:
+        raise InvalidInputError(f"Measurement {row.id!r}: its model or its accelerator is not in the catalogue.")
+    return _deployment(row.model, row.accelerator, row.devices, engine_of(row), row.weights, row.cache)
+
+
+def measured_seconds(row: Measurement) -> float:
+    """The time of what the row times: a decode step or several, a prefill pass, or a whole request of the batch."""
+    require_instance("measured_seconds", "row", row, Measurement, "load_measurements()[0]")
+    tokens = {"prefill_rate": row.prompt_tokens}.get(row.metric, row.output_tokens) or 1
+    if row.metric == "tpot":
+        return row.value * _steps(row)
+    if row.unit.startswith("tokens/s"):
+        return row.batch * tokens / (row.value * (row.devices if row.metric == "output_rate_per_device" else 1))
+    return row.value
+
+
+def _steps(row: Measurement) -> int:
+    """Decode steps that the row times; one where it states no length."""
+    if row.metric in ("tpot", *WHOLE_REQUEST) and row.output_tokens is not None:
+        return row.output_tokens - 1
+    return row.output_tokens or 1 if row.metric == "decode_rate" else 1
+
+
+def point_of(row: Measurement) -> Point:
+    """A row as a time over its roofs. Raises InvalidInputError for a slope, which is no time."""
+    require_instance("point_of", "row", row, Measurement, "load_measurements()[0]")
+    return _point_of(row)
+
+
+@cache
+def _point_of(row: Measurement) -> Point:
+    if row.metric == "itl_slope":
+        raise InvalidInputError(f"Measurement {row.id!r} is a slope, which has no floor in seconds.")
+    deployment = deployment_of(row)
+    scale = 1.0 if row.weight_bytes is None else row.weight_bytes / deployment.weight_bytes
+    compute: list[float] = []
+    memory: list[float] = []
+
+    def trace(part: str, flops: float, moved: float, count: float) -> None:
+        stated = scale if part == "linear layers" else 1.0  # the file that was really read
+        compute.append(count * flops / deployment.peak)
+        memory.append(count * moved * stated / deployment.bandwidth)
+
+    done, decode_share = _work(row, deployment, trace), 1.0
+    if row.metric in ("prefill_rate", "ttft"):
+        decode_share = 0.0
+    elif row.metric in WHOLE_REQUEST:
+        roofs = [max(pair) for pair in zip(compute, memory, strict=True)]
+        decode_share = sum(roofs[len(roofs) // 2 :]) / sum(roofs)  # the second half: as many roofs as the prefill
+    return Point(
+        id=row.id,
+        source=row.source,
+        memory_class=memory_classes()[str(row.accelerator)],
+        engine=engine_of(row),
+        accelerator=str(row.accelerator),
+        batch=row.batch,
+        devices=row.devices,
+        phase="prefill" if not decode_share else "decode" if decode_share >= 0.9 else "request",
+        measured=measured_seconds(row),
+        compute=tuple(compute),
+        memory=tuple(memory),
+        communication=float(done.communication),
+        all_reduces=float(done.passes * deployment.folded.all_reduces),
+        passes=float(done.passes),
+    )
+
+
+def _work(row: Measurement, deployment: Deployment, trace: Trace) -> PhaseNumbers:
+    """What the row times, as request.py counts it; each roof goes to `trace`."""
+    batch, prompt, context = float(row.batch), float(row.prompt_tokens or 0), float(row.context_tokens or 0)
+    output = _steps(row) + 1.0  # the first token is the prefill's
+    if row.metric in ("prefill_rate", "ttft"):
+        return pass_numbers(deployment, deployment.folded, prompt, context, batch, 1.0, trace=trace)
+    if row.metric in WHOLE_REQUEST:
+        prefill = prefill_numbers(deployment, prompt, 0.0, batch, trace=trace)
+        return prefill.plus(decode_numbers(deployment, prompt, output, batch, trace=trace))
+    return decode_numbers(deployment, context, output, batch, trace=trace)
+
+
+@cache
+def points() -> tuple[Point, ...]:
+    """Every row of data/measurements.csv that is a time, as a point, in the order of the table."""
+    return tuple(point_of(row) for row in load_measurements() if row.metric != "itl_slope")
+
+
+def by_memory(points: Iterable[Point]) -> dict[str, list[Point]]:
+    """The points of each class of memory."""
+    points = require_items("by_memory", "point", points, Point, "published.points()[0]")
+    return {name: [p for p in points if p.memory_class == name] for name in ("HBM", "GDDR", "unified")}
+
+
+def by_source() -> dict[str, list[Measurement]]:
+    """The rows of data/measurements.csv by source, in alphabetical order."""
+    found: dict[str, list[Measurement]] = {}
+    for row in sorted(load_measurements(), key=lambda row: row.source):
+        found.setdefault(row.source, []).append(row)
+    return found
+
+
+def below_the_floor() -> dict[str, str]:
+    """Rows that beat their floor, and why: id to reason. A test holds the list to be exactly these."""
+    return {row["id"]: row["reason"] for row in load_table("below_the_floor")}

@@ -1,0 +1,105 @@
+"""Feed-forwards: the part of a block that works on each token alone, dense or as a mixture of experts.
+
+A gated feed-forward has three matrices (gate, up, down), a plain one two. In a mixture of experts a router sends each
+token to `experts_per_token` of `experts`; shared experts see every token. With uniform routing a pass over t tokens
+touches E (1 - (1 - k/E)**t) distinct experts: the classic occupancy expectation, so at t = 1 exactly k.
+
+Sources: Shazeer 2020 (arXiv 2002.05202) for the gated form; Jiang et al. 2024 (2401.04088) for the mixture of experts.
+"""
+
+from dataclasses import dataclass
+
+from lessonlib.base.errors import InvalidInputError
+from lessonlib.model.part import Part
+
+
+class FeedForward(Part):
+    """The questions every feed-forward answers. `routed_*` are zero for a dense one."""
+
+    experts: int = 0
+    experts_per_token: int = 0
+
+    @property
+    def router_weights(self) -> int:
+        return 0
+
+    @property
+    def expert_weights(self) -> int:
+        """Matrix weights of one routed expert."""
+        return 0
+
+    @property
+    def expert_other_weights(self) -> int:
+        """Biases of one routed expert."""
+        return 0
+
+    @property
+    def dense_weights(self) -> int:
+        """Matrix weights that every token meets: the dense feed-forward, or the shared experts."""
+        raise NotImplementedError
+
+    @property
+    def matmul_weights(self) -> int:
+        return self.dense_weights + self.router_weights + self.experts_per_token * self.expert_weights
+
+    @property
+    def parameters(self) -> int:
+        routed = self.experts * (self.expert_weights + self.expert_other_weights)
+        return self.dense_weights + self.router_weights + routed + self.other_weights
+
+
+@dataclass(frozen=True, kw_only=True)
+class DenseFeedForward(FeedForward):
+    """A plain (2 w inner) or gated (3 w inner) feed-forward; `other_weights` holds its biases."""
+
+    width: int
+    inner: int
+    gated: bool = True
+    other_weights: int = 0
+
+    @property
+    def dense_weights(self) -> int:
+        return (3 if self.gated else 2) * self.width * self.inner
+
+
+@dataclass(frozen=True, kw_only=True)
+class MixtureOfExperts(FeedForward):
+    """Routed experts of `expert_inner`, and shared experts of `shared_inner` in all (0: none).
+
+    `shared_gate` adds one router column for the shared experts. `expert_other_weights` are the biases of one expert,
+    `other_weights` those of the router (a correction bias counts only where it is a parameter).
+    """
+
+    width: int
+    experts: int
+    experts_per_token: int
+    expert_inner: int
+    shared_inner: int = 0
+    gated: bool = True
+    shared_gate: bool = False
+    expert_other_weights: int = 0
+    other_weights: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.experts_per_token > self.experts:
+            raise InvalidInputError(
+                f"{self.name}: experts_per_token is {self.experts_per_token} but there are {self.experts} experts; "
+                "a token cannot use more experts than there are."
+            )
+
+    @property
+    def matrices(self) -> int:
+        return 3 if self.gated else 2
+
+    @property
+    def router_weights(self) -> int:
+        return self.width * (self.experts + (1 if self.shared_gate else 0))
+
+    @property
+    def expert_weights(self) -> int:
+        return self.matrices * self.width * self.expert_inner
+
+    @property
+    def dense_weights(self) -> int:
+        return self.matrices * self.width * self.shared_inner

@@ -1,0 +1,87 @@
+"""Precision by part: how many bits a weight, a cached number and an operand have.
+
+Bits include the scales that a format stores beside its numbers: mxfp4 has one 8-bit scale for 32 weights (4.25), nvfp4
+one for 16 (4.5), q8_0 one fp16 for 32 (8.5); int4 is counted with an fp16 scale for 64 (4.25). q4_k_m is a mixture,
+4.85 on average over a Llama. Sources: OCP Microscaling Formats 1.0; the block layouts of GGUF.
+"""
+
+from dataclasses import dataclass, fields
+
+from lessonlib.base.errors import InvalidInputError, UnknownNameError, shown
+
+BITS: dict[str, float] = {
+    "fp32": 32,
+    "fp16": 16,
+    "bf16": 16,
+    "fp8": 8,
+    "int8": 8,
+    "q8_0": 8.5,
+    "q6_k": 6.5625,
+    "q4_k_m": 4.85,
+    "q4_0": 4.5,
+    "nvfp4": 4.5,
+    "mxfp4": 4.25,
+    "int4": 4.25,
+}
+
+UNQUANTISED = ("fp32", "fp16", "bf16")
+
+
+def bytes_of(dtype: str) -> float:
+    """Bytes of one number of `dtype`, its share of the scales included; UnknownNameError for another name."""
+    if not isinstance(dtype, str) or dtype not in BITS:
+        raise UnknownNameError(f"dtype {shown(dtype)} is not known; expected one of {', '.join(BITS)}.")
+    return BITS[dtype] / 8
+
+
+@dataclass(frozen=True)
+class Precision:
+    """A dtype for each part. `Precision("int4")` quantises blocks and experts and leaves the rest in bf16.
+
+    `blocks`: matrices of mixers, dense feed-forwards and shared experts. `experts`: routed experts, by default as
+    blocks. `head`, `embedding`, `other` (norms, biases, routers), `cache`, `compute` (the operands, so the peak): by
+    default the dtype of the blocks when that is fp32, fp16 or bf16, otherwise bf16. A tied embedding has the head's.
+    """
+
+    blocks: str = "bf16"
+    experts: str | None = None
+    head: str | None = None
+    embedding: str | None = None
+    other: str | None = None
+    cache: str | None = None
+    compute: str | None = None
+
+    def __post_init__(self) -> None:
+        plain = self.blocks if isinstance(self.blocks, str) and self.blocks in UNQUANTISED else "bf16"
+        for part in fields(self):
+            if getattr(self, part.name) is None and part.name != "blocks":
+                object.__setattr__(self, part.name, self.blocks if part.name == "experts" else plain)
+            dtype = getattr(self, part.name)
+            if part.name == "compute":  # fp4 is a dtype to compute in, not one to store: stored fp4 has scales
+                continue
+            try:
+                bytes_of(dtype)
+            except UnknownNameError as error:
+                raise UnknownNameError(f"Precision: {part.name} has {error}") from None
+        if not isinstance(self.compute, str):
+            raise InvalidInputError(
+                f"Precision: compute is {shown(self.compute)}; expected a dtype name such as 'bf16'."
+            )
+
+    def bytes_of(self, part: str) -> float:
+        """Bytes of one number of that part, its share of the scales included."""
+        return bytes_of(getattr(self, part))
+
+    @property
+    def compute_bytes(self) -> float:
+        """Bytes of one operand: what an all-reduce sends and a convolution keeps."""
+        return {"fp4": 0.5}.get(str(self.compute)) or bytes_of(str(self.compute))
+
+    def __str__(self) -> str:
+        """The parts in words, equal ones together."""
+        dtypes: dict[str, list[str]] = {}
+        for part in fields(self):
+            dtypes.setdefault(getattr(self, part.name), []).append(part.name)
+        if len(dtypes) == 1:
+            return f"{self.blocks} for all parts"
+        return "; ".join(f"{dtype}: {', '.join(parts)}" for dtype, parts in dtypes.items())

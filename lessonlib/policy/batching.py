@@ -1,0 +1,181 @@
+"""What a batch pays for, and what it cannot: limits, throughput, mixed passes, prices. All in closed form.
+
+    memory batch   the largest batch whose weights and caches fit, reserved at the end or at the mean of an answer
+    steady state   b sequences, each at a place of its own, so every step has the mean span; one ends, one begins
+    mixed pass     b decode tokens and b new / (n_out - 1) prompt tokens under one linear roof, weights read once;
+                   attention for each sequence, so prompts and decode steps keep roofs of their own
+
+Batching divides the weights' bytes among more tokens. It never divides a cache's: each sequence reads its own.
+Sources: Yu et al., Orca, OSDI 2022; Agrawal et al., Sarathi-Serve, 2403.02310 (mixed passes).
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lessonlib.base.errors import (
+    MOST_TOKENS,
+    InvalidInputError,
+    require_count,
+    require_flag,
+    require_numbers,
+    require_rate,
+)
+from lessonlib.policy.cache import linear_step_seconds, other_step_seconds, steady_attention_seconds
+from lessonlib.request.cost import Request, prefill_numbers, request_cost, require_case, require_chunks
+from lessonlib.time.deployment import Deployment, require_deployment
+from lessonlib.time.roofline import communication_seconds, under_roof
+from lessonlib.work.passes import attention_work, linear_work
+
+
+def _plain_steps(owner: str, deployment: Deployment) -> None:
+    if deployment.speculation is not None:
+        raise InvalidInputError(
+            f"{owner}: the deployment drafts tokens, and a round of drafts is no single step; take one without "
+            "speculation, or request_cost, which prices speculation."
+        )
+
+
+def memory_batch(deployment: Deployment, request: Request, steady: bool = False, block: int = 1) -> int:
+    """The largest batch that fits, with memory in blocks of `block` tokens.
+
+    Reserved at the end (prompt + output tokens each), or `steady`: each sequence holds the mean over its answer, which
+    is what a server with paging and many requests at different places needs. 0 when not even one fits.
+    """
+    require_case("memory_batch", deployment, request)
+    block, steady = require_count("memory_batch", "block", block), require_flag("memory_batch", "steady", steady)
+    held = request.prompt + request.output
+    if steady:
+        held = request.prompt + (request.output + 1) // 2
+    return deployment.largest_batch(-(-held // block) * block)
+
+
+@dataclass(frozen=True)
+class SteadyState:
+    """A server that always holds `batch` requests of one kind. Seconds are of the GPU clock.
+
+    `step`: one decode step, or one mixed pass. `prefill`: prefill seconds for one request that are not inside a step (0
+    when mixed). `period`: GPU seconds in which `batch` requests are served from end to end.
+    """
+
+    batch: int
+    step: float
+    prefill: float
+    steps: int
+    output: int
+
+    @property
+    def period(self) -> float:
+        return self.batch * self.prefill + self.steps * self.step
+
+    @property
+    def seconds_per_request(self) -> float:
+        return self.period / self.batch
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Output tokens a second of the whole server."""
+        return self.batch * self.output / self.period
+
+    @property
+    def tpot(self) -> float:
+        """Seconds between a user's tokens on average, the stops for other users' prefills included."""
+        return self.period / self.steps if self.steps else float("nan")
+
+
+def steady_state(deployment: Deployment, request: Request, batch: int, mixed: bool = False) -> SteadyState:
+    """`batch` requests in steady state; prompts prefilled alone between steps, or `mixed` into the steps.
+
+    Raises DoesNotFitError when the batch does not fit reserved at its end, InvalidInputError for one output token when
+    mixed (there is no step to ride on).
+    """
+    require_case("steady_state", deployment, request)
+    _plain_steps("steady_state", deployment)
+    batch, mixed = require_count("steady_state", "batch", batch), require_flag("steady_state", "mixed", mixed)
+    deployment.require_fit(request.prompt + request.output, batch)
+    steps = request.output - 1
+    if mixed:
+        return SteadyState(batch, mixed_pass(deployment, request, batch), 0.0, steps, request.output)
+    alone = request_cost(deployment, request).ttft
+    attention = batch * steady_attention_seconds(deployment, request)
+    step = linear_step_seconds(deployment, batch) + attention + other_step_seconds(deployment, batch)
+    return SteadyState(batch, step, alone, steps, request.output)
+
+
+def mixed_pass(deployment: Deployment, request: Request, batch: int) -> float:
+    """Seconds of one steady-state pass that carries `batch` decode tokens and the prompt tokens that arrive meanwhile.
+
+    Each step ends b / (n_out - 1) requests, so as many begin: their prompt tokens share the linear roof with the decode
+    tokens and the weights are read once. Prompt attention and decode attention are kernels of their own.
+    """
+    require_case("mixed_pass", deployment, request)
+    _plain_steps("mixed_pass", deployment)
+    batch = require_count("mixed_pass", "batch", batch)
+    steps = request.output - 1
+    if not steps:
+        raise InvalidInputError("mixed_pass: the request has one output token; it has no decode step to ride on.")
+    begun = batch / steps
+    new, cached = float(request.prompt - request.cached), float(request.cached)
+    folded = deployment.folded
+    tokens = batch + begun * new
+    linear = linear_work(folded, tokens, batch + begun)
+    seconds = under_roof(linear.flops, linear.bytes, deployment.peak, deployment.bandwidth)
+    for kind in folded.kinds:
+        work = attention_work(kind, new, cached, 1.0)
+        moved = work.cache_read + work.cache_write + work.state
+        seconds += begun * under_roof(work.flops, moved, deployment.peak, deployment.bandwidth)
+    decode_attention = batch * steady_attention_seconds(deployment, request)
+    other = communication_seconds(deployment, folded, tokens) + deployment.efficiency.overhead
+    return seconds + decode_attention + other
+
+
+def prefill_share(deployment: Deployment, request: Request, batch: int, mixed: bool = False) -> float:
+    """Share of the GPU clock that prefill adds in steady state: alone, or what riding on decode steps adds to them."""
+    state = steady_state(deployment, request, batch, mixed)
+    decode_only = steady_state(deployment, request, batch).step
+    return 1 - state.steps * decode_only / state.period
+
+
+def parallel_thoughts(deployment: Deployment, request: Request, thoughts: int) -> float:
+    """GPU seconds of `thoughts` answers to one prompt over those of one. The prompt is prefilled once for all."""
+    require_case("parallel_thoughts", deployment, request)
+    together = request_cost(deployment, request, require_count("parallel_thoughts", "thoughts", thoughts))
+    one = request_cost(deployment, request)
+    return (one.prefill.seconds + together.decode.seconds) / one.seconds
+
+
+def output_token_in_prompt_tokens(deployment: Deployment, request: Request, batch: int, prompt: int = 1024) -> float:
+    """GPU seconds of an output token at `batch` over those of a prompt token in a prefill of `prompt` tokens alone."""
+    require_case("output_token_in_prompt_tokens", deployment, request)
+    cost = request_cost(deployment, request, batch)
+    prompt_tokens = float(require_count("output_token_in_prompt_tokens", "prompt", prompt, 1, MOST_TOKENS))
+    require_chunks("output_token_in_prompt_tokens", deployment, prompt_tokens)
+    prefill = prefill_numbers(deployment, prompt_tokens, 0.0, 1.0).seconds(deployment.efficiency.overhead)
+    return cost.tpot / batch / (prefill / prompt_tokens)
+
+
+def price_of_request(deployment: Deployment, request: Request, batch: int, price_per_hour: float) -> float:
+    """Price of one request in the currency of `price_per_hour`, what one device costs for an hour when busy."""
+    require_case("price_of_request", deployment, request)
+    price = require_rate("price_of_request", "price_per_hour", price_per_hour, "currency an hour")
+    seconds = request_cost(deployment, request, batch).seconds / batch
+    return seconds * deployment.devices * price / 3600
+
+
+def intensities(deployment: Deployment, context: int, batch: Any) -> dict[str, Any]:
+    """FLOP/byte of a decode step by batch (an array): the linear layers, and each kind of attention or state.
+
+    `context`: tokens cached. Linear layers rise with the batch; attention does not, whatever the batch.
+    """
+    require_deployment("intensities", deployment)
+    context = require_count("intensities", "context", context, 1, MOST_TOKENS)
+    b = require_numbers("intensities", "batch", batch)
+    if not np.all((b >= 1) & (b == np.floor(b))):
+        raise InvalidInputError("intensities: batch holds a number that is not whole or below 1.")
+    step = linear_work(deployment.folded, b, b, np)
+    found = {"linear layers": step.flops / step.bytes}
+    for kind in deployment.folded.kinds:
+        work = attention_work(kind, 1.0, float(context), b, np)
+        found[kind.label] = work.flops / (work.cache_read + work.cache_write + work.state)
+    return found

@@ -1,0 +1,239 @@
+"""Cost of a mix of requests, each with its own lengths, on a server that always has as many of them under way.
+
+    held        = sum(output x bytes of prompt + output) / sum(output)    of a slot, on average over time
+    concurrency = M_free / held                                           reserved for prompt + output tokens each
+    GPU seconds = sum over requests of T_prefill, alone, + sum over its steps of (linear part at batch b) / b
+                  + its own attention
+    TPOT        = b x sum of decode's GPU seconds / sum of steps          a step has the mean of all spans
+
+A request stays as many steps as it has output tokens, so a slot is weighted by these. For requests that are all alike,
+`price` is request_cost with the prompts prefilled one by one. The sum is over all requests, none is drawn.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lessonlib.base.errors import InvalidInputError, require_count, require_flag
+from lessonlib.policy.levers import (
+    Lever,
+    faster_peak,
+    more_bandwidth,
+    more_memory,
+    prefix_cache,
+    quantised,
+    ridge_tokens,
+    shorter_answer,
+    speculative_decoding,
+)
+from lessonlib.request.cost import BLOCK, Request, decode_numbers, prefill_numbers, require_rows
+from lessonlib.time.deployment import Deployment
+
+
+class PartSeconds(NamedTuple):
+    """A part of a phase: its GPU seconds where compute binds and where memory does, its FLOPs and its bytes."""
+
+    compute: float
+    memory: float
+    flops: float
+    bytes: float
+
+    @property
+    def seconds(self) -> float:
+        return self.compute + self.memory
+
+    @property
+    def bound(self) -> str:
+        """ "compute" or "memory", whichever binds for more of its seconds."""
+        return "compute" if self.compute > self.memory else "memory"
+
+
+@dataclass(frozen=True)
+class PhaseSeconds:
+    """GPU seconds of one phase of all requests, each one's share of its batch: `linear`, `attention`, and the rest."""
+
+    linear: PartSeconds
+    attention: PartSeconds
+    communication: float
+    overhead: float
+
+    @property
+    def seconds(self) -> float:
+        return self.linear.seconds + self.attention.seconds + self.communication + self.overhead
+
+    @property
+    def flops(self) -> float:
+        return self.linear.flops + self.attention.flops
+
+
+@dataclass(frozen=True, eq=False)
+class TrafficCost:
+    """All requests at a concurrency of `batch`. `ttft`: seconds of each request's prefill alone, an array."""
+
+    batch: int
+    steps: float
+    prefill: PhaseSeconds
+    decode: PhaseSeconds
+    ttft: Any
+
+    @property
+    def seconds(self) -> float:
+        """GPU clock: seconds for all requests together."""
+        return self.prefill.seconds + self.decode.seconds
+
+    @property
+    def decode_share(self) -> float:
+        """Share of the GPU clock that is decode."""
+        return self.decode.seconds / self.seconds
+
+    @property
+    def tpot(self) -> float:
+        """Request clock: seconds per output token after the first, without stops for others' prefills; NaN if none."""
+        return self.batch * self.decode.seconds / self.steps if self.steps else math.nan
+
+    @property
+    def tpot_with_stops(self) -> float:
+        """The same with the stops for others' prefills, where these run between steps."""
+        return self.batch * self.seconds / self.steps if self.steps else math.nan
+
+    @property
+    def request_clock_decode_share(self) -> float:
+        """Share of all waiting, each request's TTFT and then its steps at this batch, that is decode."""
+        waiting = self.batch * self.decode.seconds
+        return waiting / (self.prefill.seconds + waiting)
+
+
+def mean_slot_bytes(deployment: Deployment, request: Request, paged: bool = False) -> float:
+    """Bytes that a slot holds on average over time: reserved at prompt + output, or `paged`, what is filled so far."""
+    paged = require_flag("mean_slot_bytes", "paged", paged)
+    prompt, output, _ = require_rows("mean_slot_bytes", deployment, request)
+    held = deployment.sequence_bytes(prompt + (output / 2 if paged else output), np)
+    return float(np.sum(held * output) / np.sum(output))
+
+
+def concurrency(deployment: Deployment, request: Request, paged: bool = False) -> int:
+    """How many of these requests memory holds at a time, on average; DoesNotFitError when it holds not one."""
+    paged = require_flag("concurrency", "paged", paged)
+    prompt, output, _ = require_rows("concurrency", deployment, request)
+    each = mean_slot_bytes(deployment, request, paged)
+    if not each:
+        raise InvalidInputError(f"concurrency: {deployment.model.name} keeps neither cache nor state; any number fits.")
+    found = math.floor(deployment.memory_free / each)
+    if found < 1:
+        deployment.require_fit(int(np.max(prompt + output)))
+    return max(1, found)
+
+
+def traffic_omega(deployment: Deployment, request: Request) -> float:
+    """omega of a mix: its roof batch over its memory batch; of requests all alike, n_out K ridge / M_free.
+
+    Raises DoesNotFitError when the weights leave no memory.
+    """
+    prompt, output, cached = require_rows("traffic_omega", deployment, request)
+    if deployment.memory_free <= 0:
+        deployment.require_fit(1)
+    roof = ridge_tokens(deployment) / (1 + float(np.sum(prompt - cached)) / float(np.sum(output)))
+    return roof * mean_slot_bytes(deployment, request) / deployment.memory_free
+
+
+def price(deployment: Deployment, request: Request, batch: int) -> TrafficCost:
+    """GPU seconds of all requests (arrays of one dimension) when `batch` of them are always under way.
+
+    Whether they fit is not asked: see `fits` and `concurrency`. Raises InvalidInputError for a deployment with prefill
+    chunks, which belong to engines that mix them into decode steps.
+    """
+    batch = require_count("price", "batch", batch)
+    columns = require_rows("price", deployment, request)
+    if not request.is_array:
+        raise InvalidInputError("price: the request has no array; expected a Request of arrays.")
+    if deployment.prefill_chunk is not None:
+        raise InvalidInputError("price: the deployment has a prefill_chunk; take one without: prompts are taken whole.")
+    count = len(columns[0])
+    ttft = np.empty(count)
+    totals = {phase: {part: np.zeros(4) for part in ("linear", "attention")} for phase in ("prefill", "decode")}
+    others = {phase: np.zeros(2) for phase in totals}  # communication, passes
+    share = {"prefill": 1.0, "decode": 1.0 / batch}
+
+    def tracer(phase: str) -> Any:
+        def trace(part: str, flops: Any, moved: Any, times: Any) -> None:
+            compute, memory = flops / deployment.peak, moved / deployment.bandwidth
+            busy = compute > memory
+            row = totals[phase]["linear" if part.endswith("linear layers") else "attention"]
+            sums = (np.where(busy, compute, 0.0), np.where(busy, 0.0, memory), flops, moved)
+            row += [share[phase] * float(np.sum(value * times * ones)) for value in sums]
+
+        return trace
+
+    for start in range(0, count, BLOCK):
+        prompt, output, cached = (column[start : start + BLOCK] for column in columns)
+        ones = np.ones(len(prompt))
+        prefill = prefill_numbers(deployment, prompt, cached, 1.0, np, tracer("prefill"))
+        decode = decode_numbers(deployment, prompt, output, float(batch), np, tracer("decode"))
+        ttft[start : start + BLOCK] = prefill.seconds(deployment.efficiency.overhead)
+        for phase, numbers in (("prefill", prefill), ("decode", decode)):
+            others[phase] += [
+                share[phase] * float(np.sum(value * ones)) for value in (numbers.communication, numbers.passes)
+            ]
+    phases = {
+        phase: PhaseSeconds(
+            PartSeconds(*map(float, parts["linear"])),
+            PartSeconds(*map(float, parts["attention"])),
+            float(others[phase][0]),
+            float(others[phase][1]) * deployment.efficiency.overhead,
+        )
+        for phase, parts in totals.items()
+    }
+    steps = float(np.sum(columns[1] - 1))
+    return TrafficCost(batch, steps, phases["prefill"], phases["decode"], ttft)
+
+
+class Ranked(NamedTuple):
+    """A lever: GPU seconds before over after, at one batch, and with each at its own memory limit."""
+
+    name: str
+    held: float
+    at_limit: float
+
+
+def usual_levers(deployment: Deployment, request: Request) -> dict[str, Lever]:
+    """What one may do, in words to a lever. Left out is what the deployment or the requests have already."""
+    require_rows("usual_levers", deployment, request)
+    found = {
+        "twice the FLOP/s": faster_peak(2),
+        "twice the bandwidth": more_bandwidth(2),
+        "twice the memory": more_memory(2),
+        "answers half as long": shorter_answer(0.5),
+    }
+    bits = {part: deployment.precision.bytes_of(part) for part in ("blocks", "experts", "cache")}
+    if min(bits["blocks"], bits["experts"]) > 1:
+        found["4-bit weights (head stays)"] = quantised(blocks="int4", experts="int4")
+    if bits["cache"] > 1:
+        found["fp8 cache"] = quantised(cache="fp8")
+    if deployment.speculation is None:
+        found["speculation (4 free drafts, 70 % accepted)"] = speculative_decoding(4, 0.7)
+    if not np.any(request.cached):
+        found["half of each prompt in a prefix cache"] = prefix_cache(0.5)
+    return found
+
+
+def rank_levers(deployment: Deployment, request: Request, batch: int) -> list[Ranked]:
+    """The usual levers and a prefill that takes no time, best first at the memory limit."""
+
+    def both(changed: Deployment, asked: Request) -> tuple[TrafficCost, TrafficCost]:
+        """At the batch, and at the memory limit of its own: one price where these are one."""
+        held, limit = price(changed, asked, batch), concurrency(changed, asked)
+        return held, held if limit == batch else price(changed, asked, limit)
+
+    require_rows("rank_levers", deployment, request)
+    before = both(deployment, request)
+    found = [Ranked("a prefill that takes no time", *map(_free_prefill, before))]
+    for name, lever in usual_levers(deployment, request).items():
+        after = both(*lever(deployment, request, batch)[:2])
+        found.append(Ranked(name, *(old.seconds / new.seconds for old, new in zip(before, after, strict=True))))
+    return sorted(found, key=lambda ranked: (-ranked.at_limit, -ranked.held, ranked.name))
+
+
+def _free_prefill(cost: TrafficCost) -> float:
+    return cost.seconds / cost.decode.seconds if cost.decode.seconds else math.inf

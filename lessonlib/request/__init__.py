@@ -1,0 +1,11 @@
+"""One request, or many alike: its cost in closed form, and that cost in words."""
+
+from lessonlib.request.cost import Request, RequestCost, request_cost
+from lessonlib.request.lengths import LengthQuantiles
+
+__all__ = [
+    "LengthQuantiles",
+    "Request",
+    "RequestCost",
+    "request_cost",
+]

@@ -1,0 +1,204 @@
+"""A cost in words: its roofs one by one, its assumptions, its equations with the numbers put in, its table.
+
+It computes nothing of its own: it runs request.py's functions once more and writes down each roof as it is met.
+"""
+
+from collections.abc import Callable
+from html import escape
+from typing import Any, NamedTuple
+
+from lessonlib.base.units import format_bytes, format_flops, format_percent, format_seconds, plain_markdown
+from lessonlib.work.passes import pair_work, span_sum
+from lessonlib.work.sizes import LayerKind
+
+
+class Roof(NamedTuple):
+    """One part of one phase under its roofline. `bound` is "compute", "memory", or "both" when its passes differ."""
+
+    phase: str
+    part: str
+    flops: float
+    bytes: float
+    compute_seconds: float
+    memory_seconds: float
+    seconds: float
+    bound: str
+
+
+def _mla_prefill(cost: Any, kind: LayerKind) -> str:
+    """Which of its two forms MLA's prefill took."""
+    request = cost.request
+    if cost.refused is not None or cost.deployment.prefill_chunk is not None:
+        return "the cheaper in each pass"
+    cached, pairs = float(request.cached), span_sum(float(request.cached), float(request.prompt - request.cached), None)
+    if not cached:
+        return "expanded here, as nothing is cached"
+    absorbed = kind.pair_flops * pairs
+    return "absorbed here" if pair_work(kind, cached, pairs) == absorbed else "expanded here, its prefix re-projected"
+
+
+def assumptions(cost: Any) -> tuple[str, ...]:
+    """What the numbers take for granted, a sentence each."""
+    deployment = cost.deployment
+    efficiency = deployment.efficiency
+    accelerator = deployment.accelerator
+    compute = str(deployment.precision.compute)
+    lines = [
+        f"Roofline floor: compute and memory traffic of one kernel overlap fully, kernels run one after another; "
+        f"MFU {efficiency.mfu:g} of {accelerator.peak(compute) / 1e12:,.4g} TFLOP/s dense {compute}, "
+        f"MBU {efficiency.mbu:g} of {accelerator.bandwidth / 1e9:,.5g} GB/s.",
+        f"Overhead of a pass: {format_seconds(efficiency.overhead)}.",
+        f"Precision: {deployment.precision}.",
+        f"Memory: {deployment.memory_fraction:.0%} of {deployment.devices} x {format_bytes(accelerator.memory)}, "
+        "reserved for prompt + output tokens.",
+        "Left out: unfused activations, dequantisation, embedding look-ups, norms, softmax, sampling.",
+    ]
+    if deployment.devices > 1:
+        lines.append(
+            f"Tensor parallelism over {deployment.devices} devices: ring all-reduces over "
+            f"{(accelerator.link or 0) / 1e9:,.4g} GB/s one way, {format_seconds(efficiency.all_reduce_latency)} "
+            "latency each (assumed); not overlapped."
+        )
+    if deployment.model.expert_kinds:
+        lines.append("Mixture of experts: uniform routing; a pass reads the expected number of distinct experts.")
+    if any(kind.state_bytes for kind in deployment.folded.kinds):
+        lines.append("Constant state: fp32, read and written whole in every pass.")
+    for kind in deployment.folded.kinds:
+        if kind.expand_flops:
+            lines.append(
+                "MLA: absorbed in decode, expanded for a prompt with nothing cached, on a cached prefix the cheaper; "
+                f"prefill {_mla_prefill(cost, kind)}."
+            )
+    if deployment.prefill_chunk is not None:
+        lines.append(f"Prefill in chunks of {deployment.prefill_chunk:,} tokens, each pass streams all weights.")
+    if deployment.speculation is not None:
+        draft = deployment.speculation.draft
+        drafts = "free drafts" if draft is None else f"draft {draft.name}"
+        lines.append(
+            f"Speculation: {deployment.speculation.draft_tokens} drafted tokens, acceptance "
+            f"{deployment.speculation.acceptance:g}, {drafts}; each round at the answer's mean context; the "
+            "draft's own prefill is left out."
+        )
+    return tuple(lines)
+
+
+def _rows(cost: Any) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = []
+    for roof in cost.roofs():
+        work = (format_flops(roof.flops), format_bytes(roof.bytes), format_seconds(roof.seconds))
+        rows.append((f"{roof.phase}: {roof.part}", *work, roof.bound))
+    for name, phase in (("prefill", cost.prefill), ("decode", cost.decode)):
+        if phase.communication:
+            rows.append((f"{name}: all-reduces", "", "", format_seconds(phase.communication), "link"))
+        if phase.overhead:
+            rows.append((f"{name}: overhead", "", "", format_seconds(phase.overhead), "overhead"))
+    for name, total in (("prefill", cost.prefill), ("decode", cost.decode), ("all", cost)):
+        share = f"{format_percent(total.seconds / cost.seconds, 5)} of time"
+        rows.append((name, format_flops(total.flops), format_bytes(total.bytes), format_seconds(total.seconds), share))
+    return rows
+
+
+def _title(cost: Any, said: Callable[[str], str] = str) -> str:
+    """One line; `said` makes the names, which may come from a file, fit for where it stands."""
+    request, deployment = cost.request, cost.deployment
+    cached = f" ({request.cached:,} cached)" if request.cached else ""
+    devices = f"{deployment.devices} x " if deployment.devices > 1 else ""
+    return (
+        f"{said(deployment.model.name)} on {devices}{said(deployment.accelerator.name)}, batch {cost.batch:,}: "
+        f"{request.prompt:,}{cached} -> {request.output:,} tokens"
+    )
+
+
+def _clocks(cost: Any) -> str:
+    share = format_seconds(cost.seconds / cost.batch)
+    return (
+        f"GPU clock {format_seconds(cost.seconds)} for all {cost.batch:,}, {share} each; "
+        f"request clock {format_seconds(cost.elapsed)}: TTFT {format_seconds(cost.ttft)}, "
+        f"TPOT {format_seconds(cost.tpot)}"
+    )
+
+
+HEADER = ("part", "FLOPs", "bytes", "seconds", "bound by")
+
+
+def text_table(cost: Any) -> str:
+    if cost.refused is not None:
+        computed = int((cost.refused == 0).sum())
+        return f"RequestCost of {cost.refused.size:,} requests, shape {cost.refused.shape}; {computed:,} computed"
+    rows = [HEADER, *_rows(cost)]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(HEADER))]
+    lines = [
+        "  ".join(
+            cell.ljust(width) if i in (0, 4) else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in rows
+    ]
+    return "\n".join([_title(cost), *(line.rstrip() for line in lines), _clocks(cost), *cost.assumptions()])
+
+
+def html_table(cost: Any) -> str:
+    if cost.refused is not None:
+        return f"<p>{escape(text_table(cost))}</p>"
+    right = ' style="text-align:right"'
+    left = ' style="text-align:left"'
+    head = "".join(f'<th scope="col"{left if i in (0, 4) else right}>{cell}</th>' for i, cell in enumerate(HEADER))
+    body = "".join(
+        "<tr>" + "".join(f"<td{left if i in (0, 4) else right}>{escape(c)}</td>" for i, c in enumerate(row)) + "</tr>"
+        for row in _rows(cost)
+    )
+    notes = "".join(f"<li>{escape(line)}</li>" for line in cost.assumptions())
+    return (
+        f"<table><caption{left}>{escape(_title(cost))}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        f"<p>{escape(_clocks(cost))}</p><details><summary>Assumptions</summary><ul>{notes}</ul></details>"
+    )
+
+
+def equations(cost: Any) -> str:
+    """The equations with this request's numbers put in, as Markdown."""
+    found = cost.roofs()
+    deployment, request = cost.deployment, cost.request
+    model, folded = deployment.model, deployment.folded
+    new, steps = request.prompt - request.cached, request.output - 1
+    peak, bandwidth = f"{deployment.peak / 1e12:,.5g} TFLOP/s", f"{deployment.bandwidth / 1e9:,.5g} GB/s"
+    lines = [
+        f"**{_title(cost, plain_markdown)}**",
+        "",
+        f"- P_block = {model.block_matmul_weights:,}; LM head V w = {model.vocabulary:,} x {model.width:,} = "
+        f"{model.head_weights:,}",
+        f"- weights without routed experts: {format_bytes(folded.dense_bytes)} a pass; routed experts in all: "
+        f"{format_bytes(sum(e.bytes for e in folded.experts))}",
+        f"- linear FLOPs of the prefill: 2 x {cost.batch:,} x {new:,} x P_block + 2 x {cost.batch:,} x V w = "
+        f"{format_flops(cost.prefill.linear.flops, 6)}",
+    ]
+    if deployment.speculation is None:
+        lines.append(
+            f"- linear FLOPs of {steps:,} steps: {steps:,} x 2 x {cost.batch:,} x (P_block + V w) = "
+            f"{format_flops(cost.decode.linear.flops, 6)}"
+        )
+    for kind in folded.kinds:
+        if kind.cache_bytes:
+            pair = f"{kind.pair_flops:,.0f} FLOP a pair"
+            if kind.expand_flops:
+                pair += f" absorbed, {kind.fresh_pair_flops:,.0f} expanded"
+            pairs = f"{span_sum(request.cached, new, kind.window):,.0f} in the prefill"
+            if deployment.speculation is None:
+                pairs += f", {span_sum(request.prompt, steps, kind.window):,.0f} in decode"
+            lines.append(
+                f"- {kind.layers} x {kind.label}: {pair}, {kind.cache_bytes:,.0f} B of cache a token over these "
+                f"layers; pairs of a sequence, the sum of its spans: {pairs}"
+            )
+        else:
+            lines.append(f"- {kind.layers} x {kind.label}: {kind.state_bytes:,.0f} B of constant state a sequence")
+    for roof in found:
+        by_pass = "sum over its passes of " if roof.bound == "both" else ""
+        lines.append(
+            f"- {roof.phase}, {roof.part}: {by_pass}max({format_flops(roof.flops, 6)} / {peak}, "
+            f"{format_bytes(roof.bytes, 6)} / {bandwidth}) = {by_pass}max({format_seconds(roof.compute_seconds, 6)}, "
+            f"{format_seconds(roof.memory_seconds, 6)}) -> {format_seconds(roof.seconds, 6)} ({roof.bound})"
+        )
+    lines.append(
+        f"- T = T_prefill + T_decode = {format_seconds(cost.prefill.seconds, 6)} + "
+        f"{format_seconds(cost.decode.seconds, 6)} = {format_seconds(cost.seconds, 6)}"
+    )
+    return "\n".join(lines)

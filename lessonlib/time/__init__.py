@@ -1,0 +1,14 @@
+"""Work on a machine: accelerators, deployments, what fits in memory, and the roofline."""
+
+from lessonlib.time.accelerator import Accelerator
+from lessonlib.time.deployment import Deployment, Efficiency, Speculation
+from lessonlib.time.roofline import pass_cost, roofline
+
+__all__ = [
+    "Accelerator",
+    "Deployment",
+    "Efficiency",
+    "Speculation",
+    "pass_cost",
+    "roofline",
+]

@@ -1,0 +1,69 @@
+"""An accelerator as rates: dense peak FLOP/s by dtype, memory, bandwidth, link. Decimal units, as in datasheets."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+from lessonlib.base.errors import InvalidInputError, UnknownNameError, require_rate, shown
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accelerator:
+    """One device. `memory` in bytes, `bandwidth` in byte/s, `peaks` in FLOP/s by dtype, `link` in byte/s one way.
+
+    A peak is the dense one of the dtype used, never the sparsity-doubled one. `link` None: no figure is known, and
+    tensor parallelism over such devices is refused.
+    """
+
+    name: str
+    memory: float
+    bandwidth: float
+    peaks: Mapping[str, float]
+    link: float | None = None
+    label: str = ""
+    source: str = ""
+    notes: str = ""
+
+    def __post_init__(self) -> None:
+        owner = f"Accelerator {self.name!r}"
+        object.__setattr__(self, "memory", require_rate(owner, "memory", self.memory, "bytes"))
+        object.__setattr__(self, "bandwidth", require_rate(owner, "bandwidth", self.bandwidth, "byte/s"))
+        if self.link is not None:
+            object.__setattr__(self, "link", require_rate(owner, "link", self.link, "byte/s"))
+        if not isinstance(self.peaks, Mapping) or not self.peaks:
+            raise InvalidInputError(
+                f"{owner}: peaks is {shown(self.peaks)}; expected a dict such as {{'bf16': 989e12}}."
+            )
+        peaks = {dtype: require_rate(owner, f"peak of {dtype}", peak, "FLOP/s") for dtype, peak in self.peaks.items()}
+        object.__setattr__(self, "peaks", MappingProxyType(peaks))
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.memory, self.bandwidth, tuple(self.peaks.items()), self.link))
+
+    def __reduce__(self) -> Any:  # a mapping proxy can neither be copied nor pickled, so it is made anew
+        values = {name.name: getattr(self, name.name) for name in fields(self)}
+        return partial(type(self), **(values | {"peaks": dict(self.peaks)})), ()
+
+    def __repr__(self) -> str:
+        peaks = ", ".join(f"{dtype} {peak / 1e12:,.4g}" for dtype, peak in self.peaks.items())
+        link = "no link figure" if self.link is None else f"link {self.link / 1e9:,.4g} GB/s"
+        return (
+            f"Accelerator {self.name!r}: {self.memory / 1e9:,.4g} GB at {self.bandwidth / 1e9:,.5g} GB/s, "
+            f"dense TFLOP/s: {peaks}, {link}"
+        )
+
+    def peak(self, dtype: str) -> float:
+        """Dense peak of `dtype` in FLOP/s; UnknownNameError when this device has none."""
+        try:
+            return self.peaks[dtype]
+        except (KeyError, TypeError):
+            known = ", ".join(self.peaks)
+            raise UnknownNameError(
+                f"Accelerator {self.name!r} has no {dtype} peak; it has {known}. Choose one of these to compute in."
+            ) from None
+
+    def ridge(self, dtype: str = "bf16") -> float:
+        """Ridge point P / B in FLOP/byte: below this intensity, memory bandwidth binds."""
+        return self.peak(dtype) / self.bandwidth

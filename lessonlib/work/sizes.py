@@ -1,0 +1,119 @@
+"""A model as plain numbers, folded once for one precision and one number of devices: a request then takes microseconds.
+
+Nothing is computed here that the parts do not say; they are only added up over layers and multiplied by bytes. Layers
+with the same mixer form one kind: they run one after another, so a kind's time is its layer's time times its layers.
+All byte counts are of all devices together, copies included.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+from lessonlib.base.errors import InvalidInputError
+from lessonlib.model.model import Model
+from lessonlib.model.precision import Precision
+
+
+class ScalarNamespace:
+    """The few functions that the formulae need, for plain floats. NumPy itself is the namespace for arrays."""
+
+    minimum = staticmethod(min)
+    maximum = staticmethod(max)
+    floor = staticmethod(math.floor)
+    expm1 = staticmethod(math.expm1)
+
+    @staticmethod
+    def where(condition: bool, yes: Any, no: Any) -> Any:
+        return yes if condition else no
+
+
+class LayerKind(NamedTuple):
+    """All layers with one mixer. FLOPs and bytes are of all these layers together, for one sequence."""
+
+    label: str
+    layers: int
+    window: int | None
+    pair_flops: float  # a (query, key) pair, on cached tokens
+    fresh_pair_flops: float  # the same when nothing is cached
+    expand_flops: float  # to re-project one cached token; 0 where there is no such choice
+    token_flops: float  # a token, whatever its context (constant state)
+    cache_bytes: float  # a cached token
+    state_bytes: float  # the constant state once
+
+    def held_tokens(self, tokens: Any, xp: Any) -> Any:
+        """Tokens of `tokens` that a sequence holds in a layer of this kind: min(tokens, window)."""
+        return tokens if self.window is None else xp.minimum(tokens, float(self.window))
+
+
+class RoutedExperts(NamedTuple):
+    """All layers with one mixture of experts."""
+
+    bytes: float  # every routed expert of these layers, once
+    log_idle: float  # ln(1 - k / E): one token leaves a given expert idle with this log-probability
+
+
+class FoldedModel(NamedTuple):
+    """What a pass needs to know of a model."""
+
+    token_flops: float  # 2 P_block: the linear layers of one token
+    logit_flops: float  # 2 V w: the LM head for one position
+    dense_bytes: float  # weights that every pass streams, routed experts apart
+    experts: tuple[RoutedExperts, ...]
+    kinds: tuple[LayerKind, ...]
+    resident_bytes: float  # all weights, as they lie in memory
+    all_reduces: int  # of one pass: one for each mixer and each feed-forward
+    all_reduce_bytes: float  # sent and received for one token by one device, over the whole pass
+
+    def sequence_bytes(self, tokens: Any, xp: Any) -> Any:
+        """Cache and constant state of one sequence that holds `tokens` tokens."""
+        total = 0.0 * tokens
+        for kind in self.kinds:
+            total = total + (kind.cache_bytes * kind.held_tokens(tokens, xp) + kind.state_bytes)
+        return total
+
+
+def fold(model: Model, precision: Precision, devices: int = 1) -> FoldedModel:
+    """The model in `precision`, split over `devices` by tensor parallelism.
+
+    Raises InvalidInputError when heads or KV heads cannot be divided over the devices.
+    """
+    weights = model.weights_by_part
+    expert_biases = sum(layers * ffn.experts * ffn.expert_other_weights for layers, ffn in model.expert_kinds)
+    of = precision.bytes_of
+    dense_bytes = (
+        weights["blocks"] * of("blocks")
+        + weights["head"] * of("head")
+        + (weights["other"] - expert_biases) * of("other")
+    )
+    experts = []
+    for layers, ffn in model.expert_kinds:
+        each = ffn.expert_weights * of("experts") + ffn.expert_other_weights * of("other")
+        share = ffn.experts_per_token / ffn.experts
+        experts.append(RoutedExperts(layers * ffn.experts * each, math.log1p(-share) if share < 1 else -math.inf))
+    kinds = []
+    for layers, mixer in model.mixer_kinds:
+        if mixer.cache_elements and (mixer.state_elements or mixer.conv_elements):
+            raise InvalidInputError(f"{mixer.name}: it has both a cache and a constant state; make it two mixers.")
+        kinds.append(
+            LayerKind(
+                label=mixer.label,
+                layers=layers,
+                window=mixer.window,
+                pair_flops=float(layers * mixer.pair_flops),
+                fresh_pair_flops=float(layers * mixer.fresh_pair_flops),
+                expand_flops=float(layers * mixer.expand_flops),
+                token_flops=float(layers * mixer.token_flops),
+                cache_bytes=layers * mixer.cache_elements * of("cache") * mixer.cache_copies(devices),
+                state_bytes=layers * (4.0 * mixer.state_elements + precision.compute_bytes * mixer.conv_elements),
+            )
+        )
+    all_reduces = sum(count * len(block.parts) for count, block in model.blocks) if devices > 1 else 0
+    return FoldedModel(
+        token_flops=2.0 * model.block_matmul_weights,
+        logit_flops=2.0 * model.head_weights,
+        dense_bytes=dense_bytes,
+        experts=tuple(experts),
+        kinds=tuple(kinds),
+        resident_bytes=dense_bytes + sum(e.bytes for e in experts) + weights["embedding"] * of("embedding"),
+        all_reduces=all_reduces,
+        all_reduce_bytes=all_reduces * 2 * (devices - 1) / devices * model.width * precision.compute_bytes,
+    )
