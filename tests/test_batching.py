@@ -20,7 +20,8 @@ from lessonlib.policy.batching import (
     price_of_request,
     steady_state,
 )
-from lessonlib.request.cost import Request, request_cost
+from lessonlib.request.cost import request_cost
+from lessonlib.request.request import Request
 from lessonlib.time.deployment import Efficiency, Speculation
 from lessonlib.time.roofline import pass_cost
 

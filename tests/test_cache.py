@@ -31,7 +31,8 @@ from lessonlib.policy.cache import (
     steady_attention_seconds,
     step_parts,
 )
-from lessonlib.request.cost import Request, request_cost
+from lessonlib.request.cost import request_cost
+from lessonlib.request.request import Request
 from lessonlib.time.deployment import Speculation
 from lessonlib.time.roofline import pass_cost
 

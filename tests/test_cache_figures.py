@@ -6,7 +6,7 @@ from helpers import server
 
 from lessonlib.face.figures.figures import MODEL_CURVES, cache_growth, png_bytes, step_by_depth, step_over_answer
 from lessonlib.policy.cache import step_parts
-from lessonlib.request.cost import Request
+from lessonlib.request.request import Request
 
 TOKENS = np.array([1, 10, 100, 1000, 4000, 131_072])
 

@@ -27,7 +27,8 @@ from lessonlib.measured.published import (
     point_of,
     points,
 )
-from lessonlib.request.cost import Request, request_cost
+from lessonlib.request.cost import request_cost
+from lessonlib.request.request import Request
 from lessonlib.time.deployment import Deployment, Efficiency
 
 FRACTION, OVERHEAD = 0.73, float(OVERHEADS[20])

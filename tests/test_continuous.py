@@ -16,10 +16,12 @@ from lessonlib.model.attention import GatedDeltaNet, GroupedQueryAttention, Mult
 from lessonlib.model.feedforward import DenseFeedForward, MixtureOfExperts
 from lessonlib.policy.serving.simulator import POLICIES, simulate, steps_until
 from lessonlib.policy.serving.traffic import Traffic, all_at_once, poisson_traffic
-from lessonlib.request.cost import Request, request_cost
+from lessonlib.request.cost import request_cost
 from lessonlib.request.lengths import LengthQuantiles
+from lessonlib.request.request import Request
 from lessonlib.time.deployment import Deployment, Efficiency, Speculation
-from lessonlib.time.roofline import communication_seconds, pass_cost, under_roof
+from lessonlib.time.parallel import communication_seconds
+from lessonlib.time.roofline import pass_cost
 from lessonlib.work.passes import attention_work, linear_work
 
 TIGHT = 1e-9
@@ -45,9 +47,10 @@ class TokenByToken:
     def bytes_of(self, tokens):
         windows = {}
         state = 0.0
-        for kind in self.deployment.folded.kinds:
+        for kind in self.deployment.sizes.kinds:
             state += kind.state_bytes
-            windows[kind.window] = windows.get(kind.window, 0.0) + kind.cache_bytes
+            window = getattr(kind.mixer, "window", None)
+            windows[window] = windows.get(window, 0.0) + kind.cache_bytes
         each = (
             math.ceil(k * self.block) * math.ceil(min(tokens, w or tokens) / self.block) for w, k in windows.items()
         )
@@ -55,16 +58,18 @@ class TokenByToken:
 
     def pass_seconds(self, chunks, decoding):
         """`chunks`: (new, cached, whether the prompt is then done). `decoding`: tokens held by each that decodes."""
-        deployment, folded = self.deployment, self.deployment.folded
+        deployment, sizes = self.deployment, self.deployment.sizes
         tokens = float(sum(new for new, _, _ in chunks) + len(decoding))
-        linear = linear_work(folded, tokens, float(sum(done for _, _, done in chunks) + len(decoding)))
-        seconds = under_roof(linear.flops, linear.bytes, deployment.peak, deployment.bandwidth)
+        works = [linear_work(sizes, tokens, float(sum(done for _, _, done in chunks) + len(decoding)))]
         for new, cached in [(new, cached) for new, cached, _ in chunks] + [(1, held) for held in decoding]:
-            for kind in folded.kinds:
-                work = attention_work(kind, float(new), float(cached), 1.0)
-                moved = work.cache_read + work.cache_write + work.state
-                seconds += under_roof(work.flops, moved, deployment.peak, deployment.bandwidth)
-        return seconds + communication_seconds(deployment, folded, tokens) + deployment.efficiency.overhead
+            works += [attention_work(kind, float(new), float(cached), 1.0) for kind in sizes.kinds]
+        moved = (work.weights + work.cache_read + work.cache_write + work.state for work in works)
+        roofs = (
+            max(work.flops / deployment.peak, b / deployment.bandwidth) for work, b in zip(works, moved, strict=True)
+        )
+        link, latency = deployment.accelerator.link, deployment.efficiency.all_reduce_latency
+        communication = communication_seconds(link, latency, sizes, tokens, 1.0)
+        return sum(roofs) + communication + deployment.efficiency.overhead
 
     def emit(self, request):
         self.emitted[request] += 1
@@ -314,8 +319,8 @@ def test_a_mixed_pass_has_one_linear_roof_and_attention_for_each_sequence():
     arrival = pass_cost(deployment, 100).seconds + step_one.seconds / 2
     report = simulate(deployment, Traffic([0.0, arrival], [100, 1000], [50, 1]), "chunked")
     linear = max(  # of 1,001 tokens, two of which need logits: compute bound
-        (deployment.folded.token_flops * 1001 + deployment.folded.logit_flops * 2) / deployment.peak,
-        deployment.folded.dense_bytes / deployment.bandwidth,
+        (deployment.sizes.token_flops * 1001 + deployment.sizes.logit_flops * 2) / deployment.peak,
+        deployment.sizes.dense_bytes / deployment.bandwidth,
     )
     decoding, prompt = pass_cost(deployment, 1, 101).attention.seconds, pass_cost(deployment, 1000).attention.seconds
     assert report.seconds["mixed"] == pytest.approx(linear + decoding + prompt, rel=TIGHT)
@@ -324,8 +329,8 @@ def test_a_mixed_pass_has_one_linear_roof_and_attention_for_each_sequence():
     )
     apart = simulate(deployment, report.traffic, "first")
     saved = apart.end - report.end  # one read of the weights, as the prompt's pass is compute bound
-    streamed = deployment.folded.dense_bytes / deployment.bandwidth
-    per_token = (deployment.folded.token_flops + deployment.folded.logit_flops) / deployment.peak
+    streamed = deployment.sizes.dense_bytes / deployment.bandwidth
+    per_token = (deployment.sizes.token_flops + deployment.sizes.logit_flops) / deployment.peak
     assert saved == pytest.approx(streamed - per_token, rel=1e-6)
 
 

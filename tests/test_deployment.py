@@ -10,7 +10,8 @@ from helpers import deepseek_v3, device, gpt_oss, gqa_model, h100, llama, qwen3_
 
 from lessonlib.base.errors import DoesNotFitError, InvalidInputError
 from lessonlib.model.precision import Precision
-from lessonlib.request.cost import Request, request_cost
+from lessonlib.request.cost import request_cost
+from lessonlib.request.request import Request
 from lessonlib.time.accelerator import Accelerator
 from lessonlib.time.deployment import Deployment, Efficiency, Speculation
 

@@ -10,7 +10,8 @@ from helpers import deepseek_v3, device, gqa_model, h100, llama, mixtral_8x7b, q
 
 from lessonlib.base.errors import InvalidInputError
 from lessonlib.model.precision import Precision
-from lessonlib.request.cost import Request, request_cost
+from lessonlib.request.cost import request_cost
+from lessonlib.request.request import Request
 from lessonlib.time.deployment import Efficiency, Speculation
 
 REASONING = Request(128, 12_800)

@@ -22,7 +22,8 @@ from lessonlib.face.widgets.explorers import (
 )
 from lessonlib.policy.batching import output_token_in_prompt_tokens, steady_state
 from lessonlib.policy.cache import step_parts
-from lessonlib.request.cost import Request, request_cost
+from lessonlib.request.cost import request_cost
+from lessonlib.request.request import Request
 
 ALL = [explore_growth, explore_batch, explore_prefill, explore_price]
 SERVER = deployed("llama-3.1-8b", "h100-sxm")

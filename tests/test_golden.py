@@ -8,7 +8,8 @@ from helpers import BY_HAND, deepseek_v3, gpt_oss, h100, llama, qwen3_30b_a3b, q
 
 from lessonlib.facts.catalogue import load_model
 from lessonlib.model.precision import Precision
-from lessonlib.request.cost import Request, request_cost
+from lessonlib.request.cost import request_cost
+from lessonlib.request.request import Request
 from lessonlib.time.deployment import Efficiency
 from lessonlib.time.roofline import pass_cost
 
@@ -158,7 +159,7 @@ def test_omega_of_chat_and_of_reasoning():
 def test_attention_intensities():
     assert pass_cost(server(), 1, 5000, batch=32).attention.intensity == 4
     deployment = server(deepseek_v3(), dtype="fp8", devices=8, accelerator=replace(h100(), memory=1e15))
-    kind = deployment.folded.kinds[0]
+    kind = deployment.sizes.kinds[0]
     assert shows(kind.pair_flops / (61 * 576 * 2), "242")
     assert kind.pair_flops / (61 * 576 * 1) > h100().ridge("bf16")  # an fp8 cache: decode attention is compute bound
     assert 2 * kind.pair_flops / (61 * 576 * 2) > h100().ridge("bf16")  # and so with two queries

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from lessonlib.model.block import Block
 from lessonlib.model.feedforward import MixtureOfExperts
 from lessonlib.model.model import Model
-from lessonlib.request.cost import Request, request_cost
+from lessonlib.request.cost import request_cost
+from lessonlib.request.request import Request
 from lessonlib.time.deployment import Deployment, Efficiency, Speculation
 from lessonlib.time.roofline import pass_cost
 
@@ -194,7 +195,7 @@ def test_distinct_experts_lie_between_top_k_and_all_and_grow_with_the_tokens(exp
     deployment = Deployment(Model(name="toy", width=16, vocabulary=2, blocks=((1, Block(None, ffn)),)), device())
 
     def distinct(batch):
-        return (pass_cost(deployment, 1, batch=batch).linear.bytes - deployment.folded.dense_bytes) / (2 * 3 * 16 * 8)
+        return (pass_cost(deployment, 1, batch=batch).linear.bytes - deployment.sizes.dense_bytes) / (2 * 3 * 16 * 8)
 
     assert distinct(1) == pytest.approx(per_token, rel=1e-10)
     assert per_token <= distinct(tokens) * (1 + 1e-10) and distinct(tokens) <= experts * (1 + 1e-10)

@@ -12,7 +12,8 @@ from lessonlib.model.attention import GatedDeltaNet
 from lessonlib.model.feedforward import DenseFeedForward
 from lessonlib.model.precision import Precision
 from lessonlib.policy.levers import omega, rho, ridge_tokens, roof_batch, used_over_read
-from lessonlib.request.cost import Request, request_cost
+from lessonlib.request.cost import request_cost
+from lessonlib.request.request import Request
 
 RIDGE = 989e12 / 3.35e12
 CHAT, REASONING = Request(1024, 128), Request(128, 12_800)

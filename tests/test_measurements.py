@@ -154,9 +154,9 @@ def test_no_measurement_beats_its_floor_but_those_that_are_listed():
 def test_a_listed_row_is_a_mixture_in_a_batch_and_its_reason_suffices(name):
     """If all sequences take one token's experts, the least that a step can read, no listed row is below the floor."""
     row, point = BY_ID[name], published.point_of(BY_ID[name])
-    folded = published.deployment_of(row).folded
+    folded = published.deployment_of(row).sizes
     assert folded.experts and row.batch > 1 and published.below_the_floor()[name].startswith("mixture of experts")
-    share = linear_work(folded, 1.0, 1.0).bytes / linear_work(folded, float(row.batch), float(row.batch)).bytes
+    share = linear_work(folded, 1.0, 1.0).weights / linear_work(folded, float(row.batch), float(row.batch)).weights
     linear = point.memory[-1]  # the linear layers of decode, which bind and come last
     assert linear > point.compute[-1]
     assert (point.floor - (1 - share) * linear) / point.measured < 0.6
@@ -165,7 +165,7 @@ def test_a_listed_row_is_a_mixture_in_a_batch_and_its_reason_suffices(name):
 def test_the_impossible_rows_cannot_be_true_whatever_is_assumed():
     assert {row.quality for row in IMPOSSIBLE} == {"C"} and {row.quality for row in ROWS} == {"A", "B"}
     for row in IMPOSSIBLE:
-        weights = (row.output_tokens - 1) * published.deployment_of(row).folded.dense_bytes  # read once a step
+        weights = (row.output_tokens - 1) * published.deployment_of(row).sizes.dense_bytes  # read once a step
         assert row.value < weights / (row.devices * catalogue.load_accelerator(row.accelerator).bandwidth), row
     assert (len(IMPOSSIBLE), IMPOSSIBLE[0].value) == (4, 0.0826)
 

@@ -28,7 +28,8 @@ from lessonlib.model.attention import GroupedQueryAttention
 from lessonlib.model.feedforward import DenseFeedForward
 from lessonlib.model.model import Model
 from lessonlib.model.precision import Precision
-from lessonlib.request.cost import Request, request_cost
+from lessonlib.request.cost import request_cost
+from lessonlib.request.request import Request
 from lessonlib.time.accelerator import Accelerator
 from lessonlib.time.deployment import Efficiency
 from lessonlib.time.roofline import pass_cost

@@ -11,7 +11,8 @@ from helpers import device, gqa_model, llama, qwen3_30b_a3b, server
 from lessonlib.base.errors import InvalidInputError, LessonError, UnknownNameError
 from lessonlib.policy import batching, cache, levers
 from lessonlib.policy.levers import elasticities, faster_prefill, gpu_seconds, quantised, speculative_decoding
-from lessonlib.request.cost import Request, request_cost
+from lessonlib.request.cost import request_cost
+from lessonlib.request.request import Request
 from lessonlib.time.roofline import pass_cost
 
 pytestmark = pytest.mark.filterwarnings("error")

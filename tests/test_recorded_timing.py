@@ -24,7 +24,7 @@ def test_the_recorded_run_is_a_whole_one_of_a_quiet_machine():
     assert [point.context for point in steps()] == list(CONTEXTS)
     assert [point.tokens for point in record.points if point.phase == "prefill"] == list(PROMPTS)
     assert {run.name: (run.prompt, run.output) for run in record.requests} == REQUESTS
-    assert recorded_machine().folded.dense_bytes > record.conditions["weights_bytes"]  # the gains of the norms
+    assert recorded_machine().sizes.dense_bytes > record.conditions["weights_bytes"]  # the gains of the norms
 
 
 def test_the_right_option_is_what_the_record_says():

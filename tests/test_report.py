@@ -20,7 +20,7 @@ from lessonlib.facts.own_traffic import OwnTraffic, read_traffic
 from lessonlib.measured.efficiency import typical_efficiency
 from lessonlib.policy.levers import omega, rho
 from lessonlib.policy.mix import concurrency, price, rank_levers, traffic_omega
-from lessonlib.request.cost import Request
+from lessonlib.request.request import Request
 from lessonlib.time.accelerator import Accelerator
 from lessonlib.time.deployment import Efficiency
 

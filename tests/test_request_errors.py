@@ -17,7 +17,8 @@ from lessonlib.model.precision import Precision
 from lessonlib.policy.batching import mixed_pass, steady_state
 from lessonlib.policy.cache import steady_attention_seconds
 from lessonlib.policy.levers import elasticities, faster_prefill, limit_batch, omega, rho, ridge_tokens, roof_batch
-from lessonlib.request.cost import Request, request_cost
+from lessonlib.request.cost import request_cost
+from lessonlib.request.request import Request
 from lessonlib.time.accelerator import Accelerator
 from lessonlib.time.deployment import Deployment, Efficiency, Speculation
 from lessonlib.time.roofline import pass_cost, roofline

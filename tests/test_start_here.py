@@ -11,7 +11,7 @@ import notebooks
 from lessonlib.base.units import markdown_table
 from lessonlib.face.exercises.book.common import CHAT, REASONING, cost_of
 from lessonlib.face.figures.figures import request_bars
-from lessonlib.request.cost import Request
+from lessonlib.request.request import Request
 
 
 def run_check(prelude):

@@ -33,11 +33,11 @@ from lessonlib.model.block import Block
 from lessonlib.model.feedforward import DenseFeedForward, MixtureOfExperts
 from lessonlib.model.model import Model
 from lessonlib.model.precision import BITS, Precision, bytes_of
-from lessonlib.request.cost import Request, request_cost
+from lessonlib.request.cost import request_cost
+from lessonlib.request.request import Request
 from lessonlib.time.accelerator import Accelerator
 from lessonlib.time.deployment import Deployment, Efficiency, Speculation
 from lessonlib.time.roofline import pass_cost
-from lessonlib.work.passes import span_sum
 
 W, V = 64, 100
 GQA = GroupedQueryAttention(width=W, heads=8, kv_heads=2, head_dim=16)
@@ -64,7 +64,9 @@ def test_span_sum_is_the_count_of_pairs(window, new):
     near = () if window is None else (window - 2, window - 1, window, window + 1)
     for cached in {0, 1, 3, 4, 5, 6, 7, 30, *near} - {-1}:
         pairs = [(i, key) for i in range(cached + 1, cached + new + 1) for key in keys_of(i, window)]
-        assert span_sum(cached, new, window) == len(pairs)
+        mixer = GroupedQueryAttention(width=8, heads=2, kv_heads=1, head_dim=4, window=window)
+        assert mixer.span_sum(cached, new) == len(pairs)
+        assert sum(mixer.span(position) for position in range(cached + 1, cached + new + 1)) == len(pairs)
 
 
 @pytest.mark.parametrize(
@@ -218,9 +220,9 @@ def test_distinct_experts_as_routed_by_chance():
     model = assembled(
         "toy", W, V, ((1, GQA, MixtureOfExperts(width=W, experts=128, experts_per_token=8, expert_inner=16)),)
     )
-    (experts,) = server(model).folded.experts
+    (experts,) = server(model).sizes.experts
     one = 2 * 3 * W * 16
-    read = pass_cost(server(model), 1, 5, batch=32).linear.bytes - server(model).folded.dense_bytes
+    read = pass_cost(server(model), 1, 5, batch=32).linear.bytes - server(model).sizes.dense_bytes
     assert error < 0.1 and abs(read / one - mean) < 4 * error
     assert experts.bytes == 128 * one
 
@@ -229,7 +231,7 @@ def test_experts_of_different_sizes_are_counted_apart():
     small = MixtureOfExperts(width=W, experts=4, experts_per_token=1, expert_inner=8)
     large = MixtureOfExperts(width=W, experts=16, experts_per_token=2, expert_inner=32)
     deployment = server(assembled("toy", W, V, ((2, GQA, small), (1, GQA, large))))
-    read = pass_cost(deployment, 1, 5, batch=3).linear.bytes - deployment.folded.dense_bytes
+    read = pass_cost(deployment, 1, 5, batch=3).linear.bytes - deployment.sizes.dense_bytes
     expected = 2 * expected_distinct(4, 1, 3) * 2 * 3 * W * 8 + expected_distinct(16, 2, 3) * 2 * 3 * W * 32
     assert read == pytest.approx(expected, rel=1e-12)
 
@@ -425,8 +427,8 @@ def test_each_kind_of_layer_has_a_roof_of_its_own():
 
 
 def test_layers_with_the_same_mixer_are_one_kind_wherever_they_stand():
-    folded = server(assembled("toy", W, V, ((1, GQA, DENSE), (2, SLIDING, MOE), (3, GQA, MOE)))).folded
-    assert [(kind.layers, kind.window) for kind in folded.kinds] == [(4, None), (2, 6)]
+    folded = server(assembled("toy", W, V, ((1, GQA, DENSE), (2, SLIDING, MOE), (3, GQA, MOE)))).sizes
+    assert [(kind.layers, kind.mixer.window) for kind in folded.kinds] == [(4, None), (2, 6)]
 
 
 def test_a_batch_is_the_same_as_more_sequences():

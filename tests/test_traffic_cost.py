@@ -11,7 +11,8 @@ from lessonlib.base.errors import DoesNotFitError, InvalidInputError
 from lessonlib.model.precision import Precision
 from lessonlib.policy.levers import faster_peak, limit_batch, more_bandwidth, omega
 from lessonlib.policy.mix import concurrency, mean_slot_bytes, price, rank_levers, traffic_omega, usual_levers
-from lessonlib.request.cost import Request, fits, request_cost
+from lessonlib.request.cost import request_cost
+from lessonlib.request.request import Request, fits
 from lessonlib.time.deployment import Efficiency, Speculation
 
 MIX = Request(np.array([200, 1024, 30, 9000]), np.array([20_000, 128, 1, 700]), np.array([0, 1000, 0, 100]))

@@ -32,7 +32,8 @@ from lessonlib.policy.levers import (
     speculative_decoding,
     tensor_parallel,
 )
-from lessonlib.request.cost import Request, request_cost
+from lessonlib.request.cost import request_cost
+from lessonlib.request.request import Request
 from lessonlib.time.deployment import Efficiency, Speculation
 from lessonlib.time.roofline import pass_cost
 

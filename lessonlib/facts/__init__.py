@@ -1,4 +1,4 @@
-"""What was read elsewhere, each with its source: models, accelerators, workloads, measurements, a learner's files."""
+"""What was read elsewhere, each with its source: models, accelerators, workloads, measurements; a learner's files."""
 
 from lessonlib.facts.catalogue import (
     DATA,

@@ -21,8 +21,8 @@ from typing import Any, NoReturn
 
 from lessonlib.base.errors import InvalidInputError, UnknownNameError, is_number, require_count, require_rate, shown
 from lessonlib.model.model import Model
-from lessonlib.request.cost import Request
 from lessonlib.request.lengths import LengthQuantiles
+from lessonlib.request.request import Request
 from lessonlib.time.accelerator import Accelerator
 
 DATA = Path(__file__).resolve().parent.parent.parent / "data"

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from lessonlib.base.errors import MOST_TOKENS, InvalidInputError, shown
-from lessonlib.request.cost import Request, fits
+from lessonlib.request.request import Request, fits
 from lessonlib.time.deployment import Deployment
 
 LARGEST_TRAFFIC = 2**29  # bytes

@@ -21,10 +21,11 @@ from lessonlib.base.errors import (
 from lessonlib.facts.catalogue import Measurement, load_accelerator, load_measurements, load_model, load_table
 from lessonlib.measured.calibration import Point
 from lessonlib.model.precision import UNQUANTISED, Precision
-from lessonlib.request.cost import decode_numbers, prefill_numbers
+from lessonlib.request.cost import decode_passes, prefill_passes
 from lessonlib.time.accelerator import Accelerator
 from lessonlib.time.deployment import Deployment, Efficiency
-from lessonlib.time.roofline import PhaseNumbers, Trace, pass_numbers
+from lessonlib.time.roofline import Phase
+from lessonlib.work.passes import Passes, equal_passes
 
 GGML = ("llama.cpp", "Ollama")  # head and embedding are quantised too; of gpt-oss all but the experts is q8_0
 FP16_ACCUMULATE = (*GGML, "TinyChat", "ExLlamaV2")
@@ -118,21 +119,19 @@ def _point_of(row: Measurement) -> Point:
     if row.metric == "itl_slope":
         raise InvalidInputError(f"Measurement {row.id!r} is a slope, which has no floor in seconds.")
     deployment = deployment_of(row)
-    scale = 1.0 if row.weight_bytes is None else row.weight_bytes / deployment.weight_bytes
-    compute: list[float] = []
-    memory: list[float] = []
-
-    def trace(part: str, flops: float, moved: float, count: float) -> None:
-        stated = scale if part == "linear layers" else 1.0  # the file that was really read
-        compute.append(count * flops / deployment.peak)
-        memory.append(count * moved * stated / deployment.bandwidth)
-
-    done, decode_share = _work(row, deployment, trace), 1.0
+    runs = _passes(row, deployment)
+    scale = 1.0 if row.weight_bytes is None else row.weight_bytes / deployment.weight_bytes  # the file really read
+    works = [work for run in runs for work in run.works]
+    compute = [work.times * work.flops / deployment.peak for work in works]
+    moved = [scale * work.weights + work.cache_read + work.cache_write + work.state for work in works]
+    memory = [work.times * bytes / deployment.bandwidth for work, bytes in zip(works, moved, strict=True)]
+    decode_share = 1.0
     if row.metric in ("prefill_rate", "ttft"):
         decode_share = 0.0
     elif row.metric in WHOLE_REQUEST:
         roofs = [max(pair) for pair in zip(compute, memory, strict=True)]
-        decode_share = sum(roofs[len(roofs) // 2 :]) / sum(roofs)  # the second half: as many roofs as the prefill
+        decode_share = sum(roofs[len(runs[0].works) :]) / sum(roofs)  # the prefill is the first pass
+    done = Phase(deployment, runs)
     return Point(
         id=row.id,
         source=row.source,
@@ -146,21 +145,21 @@ def _point_of(row: Measurement) -> Point:
         compute=tuple(compute),
         memory=tuple(memory),
         communication=float(done.communication),
-        all_reduces=float(done.passes * deployment.folded.all_reduces),
+        all_reduces=float(done.passes * deployment.sizes.all_reduces),
         passes=float(done.passes),
     )
 
 
-def _work(row: Measurement, deployment: Deployment, trace: Trace) -> PhaseNumbers:
-    """What the row times, as request.py counts it; each roof goes to `trace`."""
+def _passes(row: Measurement, deployment: Deployment) -> list[Passes]:
+    """The passes that the row times, as request/cost.py counts them."""
     batch, prompt, context = float(row.batch), float(row.prompt_tokens or 0), float(row.context_tokens or 0)
     output = _steps(row) + 1.0  # the first token is the prefill's
     if row.metric in ("prefill_rate", "ttft"):
-        return pass_numbers(deployment, deployment.folded, prompt, context, batch, 1.0, trace=trace)
+        return [equal_passes(deployment.sizes, prompt, context, batch, 1.0)]
     if row.metric in WHOLE_REQUEST:
-        prefill = prefill_numbers(deployment, prompt, 0.0, batch, trace=trace)
-        return prefill.plus(decode_numbers(deployment, prompt, output, batch, trace=trace))
-    return decode_numbers(deployment, context, output, batch, trace=trace)
+        prefill = prefill_passes(deployment, prompt, 0.0, batch)
+        return [*prefill, *decode_passes(deployment, prompt, output, batch)]
+    return list(decode_passes(deployment, context, output, batch))
 
 
 @cache

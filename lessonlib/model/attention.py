@@ -5,7 +5,9 @@ Each kind is a small frozen dataclass that answers the same questions, for one l
     matmul_weights    weights that one token meets in matrix products (2 FLOP each)
     other_weights     biases, norms, sinks, short convolutions: read, only added or scaled
     cache_elements    numbers kept for each token: the KV cache's growth
-    window            keys a query may attend to, itself included; None is all of them
+    span, span_sum    keys that a token attends to, itself included, and their sum over many tokens
+    read, read_sum    cached tokens that a pass reads, and their sum over decode steps
+    held              tokens that a sequence keeps of those it has seen
     pair_flops        FLOP for one (query, key) pair on cached tokens
     fresh_pair_flops  the same when nothing is cached (it differs for MLA only)
     expand_flops      FLOP to re-project one cached token, where that is a choice (MLA only)
@@ -20,7 +22,9 @@ Mamba-2.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
+from lessonlib.base.elementwise import floor, maximum, minimum
 from lessonlib.base.errors import InvalidInputError
 from lessonlib.model.part import Part
 
@@ -39,9 +43,28 @@ class Mixer(Part):
     def cache_elements(self) -> int:
         return 0
 
-    @property
-    def window(self) -> int | None:
-        return None
+    def span_sum(self, cached: Any, new: Any) -> Any:
+        """Keys that `new` tokens after `cached` ones attend to in all: the sum of their spans. Here each sees all."""
+        return new * cached + new * (new + 1) / 2
+
+    def read(self, cached: Any, new: Any) -> Any:
+        """Cached tokens that one pass of `new` tokens reads when `cached` are there."""
+        return cached
+
+    def held(self, tokens: Any) -> Any:
+        """Tokens that a sequence of `tokens` tokens keeps; it never falls as a sequence grows."""
+        return tokens
+
+    def span(self, position: Any) -> Any:
+        """Keys that the token at `position` attends to; 1 is the first token, which sees itself."""
+        return self.span_sum(position - 1, 1)
+
+    def read_sum(self, cached: Any, steps: Any) -> Any:
+        """Cached tokens that `steps` decode steps read in all, the first with `cached` there: the law's `read`, summed.
+
+        Here a step reads its span, all but the token itself.
+        """
+        return self.span_sum(cached, steps) - steps
 
     @property
     def pair_flops(self) -> int:
@@ -111,6 +134,19 @@ class GroupedQueryAttention(Mixer):
     def label(self) -> str:
         kind = "MHA" if self.kv_heads == self.heads else "MQA" if self.kv_heads == 1 else "GQA"
         return kind if self.window is None else f"{kind}, window {self.window:,}"
+
+    def span_sum(self, cached: Any, new: Any) -> Any:
+        """With a window, the sum of min(cached + i, window): tokens that see all before them, then full windows."""
+        if self.window is None:
+            return super().span_sum(cached, new)
+        growing = minimum(maximum(floor(self.window - cached), 0.0), new)
+        return growing * cached + growing * (growing + 1) / 2 + (new - growing) * self.window
+
+    def read(self, cached: Any, new: Any) -> Any:
+        return cached if self.window is None else minimum(cached, self.window - 1.0)
+
+    def held(self, tokens: Any) -> Any:
+        return tokens if self.window is None else minimum(tokens, float(self.window))
 
     @property
     def key_and_value_dim(self) -> int:

@@ -2,7 +2,7 @@
 
     parameters = embedding + head (once if tied) + positions + layers of (mixer + feed-forward + norms) + final norm
     P_block    = matrix weights of the blocks that one token uses (MoE: router, top-k and shared experts)
-    cache      = sum over layers of min(tokens, window) times the elements of a token in that layer
+    cache      = sum over layers of the tokens that its mixer holds times the elements of a token in that layer
 
 `Model.from_config` reads the parsed dict of a real config.json; how a family differs is data, in families.py.
 """
@@ -171,7 +171,7 @@ class Model:
     def cache_bytes(self, tokens: Any, bytes_per_element: float = 2) -> Any:
         """Bytes of KV cache that one sequence holds for `tokens` tokens (a number or an array of them).
 
-        A sliding layer holds min(tokens, window). Constant state is apart: `state_bytes`.
+        What a layer holds is its mixer's law. Constant state is apart: `state_bytes`.
         """
         require_rate(f"Model {shown(self.name)}", "bytes_per_element", bytes_per_element, "bytes")
         held = as_numbers(tokens)
@@ -179,10 +179,7 @@ class Model:
             raise InvalidInputError(
                 f"Model {shown(self.name)}: tokens is {shown(tokens)}; expected numbers of at least 0."
             )
-        total = sum(
-            count * mixer.cache_elements * (held if mixer.window is None else np.minimum(held, mixer.window))
-            for count, mixer in self.mixer_kinds
-        )
+        total = sum(count * mixer.cache_elements * mixer.held(held) for count, mixer in self.mixer_kinds)
         total = np.asarray(total * bytes_per_element + 0 * held)
         return float(total) if total.ndim == 0 else total
 

@@ -23,10 +23,11 @@ from lessonlib.base.errors import (
     require_rate,
 )
 from lessonlib.policy.cache import linear_step_seconds, other_step_seconds, steady_attention_seconds
-from lessonlib.request.cost import Request, prefill_numbers, request_cost, require_case, require_chunks
+from lessonlib.request.cost import prefill_phase, request_cost
+from lessonlib.request.request import Request, require_case, require_chunks
 from lessonlib.time.deployment import Deployment, require_deployment
-from lessonlib.time.roofline import communication_seconds, under_roof
-from lessonlib.work.passes import attention_work, linear_work
+from lessonlib.time.roofline import Phase
+from lessonlib.work.passes import Passes, attention_work, equal_passes, linear_work
 
 
 def _plain_steps(owner: str, deployment: Deployment) -> None:
@@ -115,19 +116,13 @@ def mixed_pass(deployment: Deployment, request: Request, batch: int) -> float:
     steps = request.output - 1
     if not steps:
         raise InvalidInputError("mixed_pass: the request has one output token; it has no decode step to ride on.")
-    begun = batch / steps
-    new, cached = float(request.prompt - request.cached), float(request.cached)
-    folded = deployment.folded
+    begun, new = batch / steps, float(request.prompt - request.cached)
     tokens = batch + begun * new
-    linear = linear_work(folded, tokens, batch + begun)
-    seconds = under_roof(linear.flops, linear.bytes, deployment.peak, deployment.bandwidth)
-    for kind in folded.kinds:
-        work = attention_work(kind, new, cached, 1.0)
-        moved = work.cache_read + work.cache_write + work.state
-        seconds += begun * under_roof(work.flops, moved, deployment.peak, deployment.bandwidth)
-    decode_attention = batch * steady_attention_seconds(deployment, request)
-    other = communication_seconds(deployment, folded, tokens) + deployment.efficiency.overhead
-    return seconds + decode_attention + other
+    sizes = deployment.sizes
+    works = [linear_work(sizes, tokens, batch + begun)]
+    works += [attention_work(kind, new, float(request.cached), 1.0, begun) for kind in sizes.kinds]
+    together = Phase(deployment, [Passes(sizes, works, tokens, 1.0)])
+    return together.seconds + batch * steady_attention_seconds(deployment, request)
 
 
 def prefill_share(deployment: Deployment, request: Request, batch: int, mixed: bool = False) -> float:
@@ -151,8 +146,8 @@ def output_token_in_prompt_tokens(deployment: Deployment, request: Request, batc
     cost = request_cost(deployment, request, batch)
     prompt_tokens = float(require_count("output_token_in_prompt_tokens", "prompt", prompt, 1, MOST_TOKENS))
     require_chunks("output_token_in_prompt_tokens", deployment, prompt_tokens)
-    prefill = prefill_numbers(deployment, prompt_tokens, 0.0, 1.0).seconds(deployment.efficiency.overhead)
-    return cost.tpot / batch / (prefill / prompt_tokens)
+    alone = prefill_phase(deployment, prompt_tokens, 0.0, 1.0)
+    return cost.tpot / batch / (alone.seconds / prompt_tokens)
 
 
 def price_of_request(deployment: Deployment, request: Request, batch: int, price_per_hour: float) -> float:
@@ -173,9 +168,6 @@ def intensities(deployment: Deployment, context: int, batch: Any) -> dict[str, A
     b = require_numbers("intensities", "batch", batch)
     if not np.all((b >= 1) & (b == np.floor(b))):
         raise InvalidInputError("intensities: batch holds a number that is not whole or below 1.")
-    step = linear_work(deployment.folded, b, b, np)
-    found = {"linear layers": step.flops / step.bytes}
-    for kind in deployment.folded.kinds:
-        work = attention_work(kind, 1.0, float(context), b, np)
-        found[kind.label] = work.flops / (work.cache_read + work.cache_write + work.state)
-    return found
+    step = Phase(deployment, [equal_passes(deployment.sizes, 1.0, float(context), b, 1.0)])
+    kinds = {kind.part: kind.label for kind in deployment.sizes.kinds}
+    return {kinds.get(part, part): roof.intensity for part, roof in step.roofs.items()}

@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 
 from lessonlib.base.errors import MOST_TOKENS, InvalidInputError, require_count, require_flag, require_numbers, shown
-from lessonlib.request.cost import Request, RequestCost, request_cost, require_case
+from lessonlib.request.cost import RequestCost, request_cost
+from lessonlib.request.request import Request, require_case
 from lessonlib.time.deployment import Deployment, require_deployment
-from lessonlib.time.roofline import communication_seconds, under_roof
-from lessonlib.work.passes import linear_work, span_sum
-from lessonlib.work.sizes import LayerKind, ScalarNamespace
+from lessonlib.time.roofline import Phase, pass_cost
+from lessonlib.work.passes import attention_work, decode_steps, equal_passes, linear_work
 
 
 def _one_request(owner: str, deployment: Deployment, request: Request, batch: Any = 1) -> RequestCost:
@@ -58,8 +58,8 @@ def cache_by_kind(deployment: Deployment, tokens: Any) -> tuple[KindBytes, ...]:
     if not np.all((held >= 0) & (held <= MOST_TOKENS)):
         raise InvalidInputError(f"cache_by_kind: tokens is {shown(tokens)}; expected numbers from 0 to 2**53.")
     found = []
-    for kind in deployment.folded.kinds:
-        total = kind.cache_bytes * kind.held_tokens(held, np) + kind.state_bytes + 0 * held
+    for kind in deployment.sizes.kinds:
+        total = kind.sequence_bytes(held) + 0 * held
         found.append(KindBytes(kind.label, kind.layers, float(total) if total.ndim == 0 else total))
     return tuple(found)
 
@@ -78,37 +78,26 @@ class StepParts:
         return self.linear + self.neighbours + self.own + self.other
 
 
-def _seconds_of_span(deployment: Deployment, kind: LayerKind, span: Any) -> Any:
-    """Seconds that one sequence of that span adds to a step in all layers of one kind, under the kind's roof."""
-    flops = kind.pair_flops * span + kind.token_flops
-    moved = kind.cache_bytes * span + 2 * kind.state_bytes
-    return under_roof(flops, moved, deployment.peak, deployment.bandwidth, np)
-
-
 def steady_attention_seconds(deployment: Deployment, request: Request) -> float:
     """Seconds that one sequence's attention adds to a decode step, on average over its answer. 0 without a step."""
     require_case("steady_attention_seconds", deployment, request)
-    steps = request.output - 1
-    if not steps:
+    count = float(request.output - 1)
+    if not count:
         return 0.0
-    means = (span_sum(float(request.prompt), float(steps), kind.window) / steps for kind in deployment.folded.kinds)
-    kinds = zip(deployment.folded.kinds, means, strict=True)
-    return sum(float(_seconds_of_span(deployment, kind, mean)) for kind, mean in kinds)
+    return float(
+        Phase(deployment, [decode_steps(deployment.sizes, float(request.prompt), count, 1.0)]).attention.seconds / count
+    )
 
 
 def linear_step_seconds(deployment: Deployment, batch: int) -> float:
     """Seconds of the linear layers of one decode step: streaming the weights, until the batch reaches the ridge."""
-    require_deployment("linear_step_seconds", deployment)
-    batch = require_count("linear_step_seconds", "batch", batch)
-    step = linear_work(deployment.folded, float(batch), float(batch))
-    return float(under_roof(step.flops, step.bytes, deployment.peak, deployment.bandwidth))
+    return float(pass_cost(deployment, 1, batch=require_count("linear_step_seconds", "batch", batch)).linear.seconds)
 
 
 def other_step_seconds(deployment: Deployment, batch: int) -> float:
     """Seconds of a decode step that are neither linear layers nor attention: all-reduces and overhead."""
-    require_deployment("other_step_seconds", deployment)
-    batch = require_count("other_step_seconds", "batch", batch)
-    return float(communication_seconds(deployment, deployment.folded, float(batch))) + deployment.efficiency.overhead
+    step = pass_cost(deployment, 1, batch=require_count("other_step_seconds", "batch", batch))
+    return float(step.communication + step.overhead)
 
 
 def step_parts(
@@ -129,9 +118,7 @@ def step_parts(
         raise InvalidInputError(
             f"step_parts: position is {shown(position)}; expected whole numbers from 1 to {steps:,}, its steps."
         )
-    own = np.zeros(k.shape)
-    for kind in deployment.folded.kinds:
-        own = own + _seconds_of_span(deployment, kind, kind.held_tokens(request.prompt + k, np))
+    own = Phase(deployment, [equal_passes(deployment.sizes, 1.0, request.prompt + k - 1, 1.0, 1.0)]).attention.seconds
     neighbour = own if together else steady_attention_seconds(deployment, request) + 0 * own
     linear = linear_step_seconds(deployment, batch) + 0 * own
     parts = (linear, (batch - 1) * neighbour, own, other_step_seconds(deployment, batch) + 0 * own)
@@ -145,13 +132,11 @@ def span_where_cache_passes_weights(deployment: Deployment, batch: int = 1) -> i
     """
     require_deployment("span_where_cache_passes_weights", deployment)
     batch = require_count("span_where_cache_passes_weights", "batch", batch)
-    weights = linear_work(deployment.folded, float(batch), float(batch)).bytes
+    weights = linear_work(deployment.sizes, float(batch), float(batch)).weights
 
     def moved(span: int) -> float:
-        kinds = deployment.folded.kinds
-        return batch * sum(
-            k.cache_bytes * k.held_tokens(float(span), ScalarNamespace) + 2 * k.state_bytes for k in kinds
-        )
+        works = (attention_work(kind, 1.0, span - 1.0, float(batch)) for kind in deployment.sizes.kinds)
+        return sum(work.cache_read + work.cache_write + work.state for work in works)
 
     if moved(MOST_TOKENS) <= weights:
         return None
@@ -174,15 +159,14 @@ class AnswerTraffic:
 def answer_traffic(deployment: Deployment, request: Request, batch: int = 1) -> AnswerTraffic:
     """Cache reads of all decode steps. `flat` and `end` are the two wrong sums that the triangle is taken for."""
     cost = _one_request("answer_traffic", deployment, request, batch)
-    steps = request.output - 1
+    count = request.output - 1
 
     def rectangle(context: float) -> float:
-        kinds = deployment.folded.kinds
-        reads = (context if k.window is None else min(context, k.window - 1.0) for k in kinds)
-        return cost.batch * steps * sum(k.cache_bytes * read for k, read in zip(kinds, reads, strict=True))
+        works = (attention_work(kind, 1.0, context, float(cost.batch)) for kind in deployment.sizes.kinds)
+        return count * sum(work.cache_read for work in works)
 
-    last = float(request.prompt + steps - 1)  # tokens that the last step finds cached
-    return AnswerTraffic(cost.decode.cache_read, rectangle(float(request.prompt)), rectangle(last) if steps else 0.0)
+    last = float(request.prompt + count - 1)  # tokens that the last step finds cached
+    return AnswerTraffic(cost.decode.cache_read, rectangle(float(request.prompt)), rectangle(last) if count else 0.0)
 
 
 @dataclass(frozen=True)

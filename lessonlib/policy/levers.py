@@ -34,15 +34,8 @@ from lessonlib.model.attention import GroupedQueryAttention, MultiHeadLatentAtte
 from lessonlib.model.block import Block
 from lessonlib.model.model import Model
 from lessonlib.model.precision import Precision
-from lessonlib.request.cost import (
-    Request,
-    counted,
-    decode_numbers,
-    prefill_numbers,
-    request_cost,
-    require_case,
-    require_chunks,
-)
+from lessonlib.request.cost import decode_phase, prefill_phase, request_cost
+from lessonlib.request.request import Request, counted, require_case, require_chunks
 from lessonlib.time.deployment import Deployment, Speculation, require_deployment
 
 RHO_OF_FIVE_PERCENT = 0.05 / 0.95  # where prefill takes 5 % of the time, by the estimate
@@ -60,7 +53,7 @@ def used_over_read(deployment: Deployment, batch: Any = 1) -> Any:
     batch = counted("used_over_read", Request(1, 1), batch)[3]
     used = deployment.model.block_matmul_weights
     idle_read: Any = 0.0
-    for (layers, ffn), routed in zip(deployment.model.expert_kinds, deployment.folded.experts, strict=True):
+    for (layers, ffn), routed in zip(deployment.model.expert_kinds, deployment.sizes.experts, strict=True):
         distinct = -ffn.experts * np.expm1(np.asarray(batch, float) * routed.log_idle)
         idle_read = idle_read + layers * ffn.expert_weights * (distinct - ffn.experts_per_token)
     ratio = used / (used + np.asarray(idle_read))
@@ -313,19 +306,21 @@ def break_even_output(deployment: Deployment, prompt: Any, batch: int = 1, share
             "break_even_output: prompt holds a number that is not whole, below 1 or above 2**53; leave it out."
         )
     require_chunks("break_even_output", deployment, prompts)
-    overhead = deployment.efficiency.overhead
-    prefill = prefill_numbers(deployment, prompts, 0.0, float(batch), np).seconds(overhead)
     with np.errstate(over="ignore"):
+        prefill = prefill_phase(deployment, prompts, 0.0, float(batch)).seconds
         allowed = prefill * (1 - share) / share  # decode seconds from which on the share is small enough
     low, high = np.ones_like(prompts), np.full_like(prompts, 2.0)
-    seconds = lambda output: decode_numbers(deployment, prompts, output, float(batch), np).seconds(overhead)  # noqa: E731
-    while np.any(short := seconds(high) <= allowed):
+
+    def short_of(output: Any) -> Any:
+        return decode_phase(deployment, prompts, output, float(batch)).seconds <= allowed
+
+    while np.any(short := short_of(high)):
         if np.max(high) > MOST_TOKENS:
             raise InvalidInputError(f"break_even_output: no output up to 2**53 tokens brings prefill under {share:g}.")
         high = np.where(short, 2 * high, high)
     for _ in range(60):  # halving down to a whole token
         middle = np.floor((low + high) / 2)
-        short = seconds(middle) <= allowed
+        short = short_of(middle)
         low, high = np.where(short, middle, low), np.where(short, high, middle)
     return high if np.ndim(prompt) else int(high[0])
 
@@ -344,7 +339,7 @@ SMALLEST_STEP, LARGEST_STEP = 1e-9, 1e-2
 
 def _scaled(deployment: Deployment, name: str, factor: float) -> Deployment:
     """The deployment with one of RATES times `factor`. Bytes are scaled where they are read: nothing else changes."""
-    accelerator, efficiency, folded = deployment.accelerator, deployment.efficiency, deployment.folded
+    accelerator, efficiency, sizes = deployment.accelerator, deployment.efficiency, deployment.sizes
     if name == "peak":
         return faster_peak(factor)(deployment, Request(1, 1))[0]
     if name == "bandwidth":
@@ -358,15 +353,15 @@ def _scaled(deployment: Deployment, name: str, factor: float) -> Deployment:
         link = accelerator.link
         return replace(deployment, accelerator=replace(accelerator, link=None if link is None else factor * link))
     if name == "weight bytes":
-        experts = tuple(e._replace(bytes=factor * e.bytes) for e in folded.experts)
-        folded = folded._replace(dense_bytes=factor * folded.dense_bytes, experts=experts)
+        experts = tuple(e._replace(bytes=factor * e.bytes) for e in sizes.experts)
+        sizes = sizes._replace(dense_bytes=factor * sizes.dense_bytes, experts=experts)
     else:
         kinds = tuple(
-            k._replace(cache_bytes=factor * k.cache_bytes, state_bytes=factor * k.state_bytes) for k in folded.kinds
+            k._replace(cache_bytes=factor * k.cache_bytes, state_bytes=factor * k.state_bytes) for k in sizes.kinds
         )
-        folded = folded._replace(kinds=kinds)
+        sizes = sizes._replace(kinds=kinds)
     changed = copy.copy(deployment)
-    object.__setattr__(changed, "folded", folded)
+    object.__setattr__(changed, "sizes", sizes)
     return changed
 
 
@@ -376,9 +371,8 @@ def gpu_seconds(deployment: Deployment, request: Request, batch: int = 1) -> flo
     batch = require_count("gpu_seconds", "batch", batch, 1, MOST_TOKENS)
     require_chunks("gpu_seconds", deployment, request.prompt - request.cached)
     sizes = (float(request.prompt), float(request.output), float(request.cached), float(batch))
-    prefill = prefill_numbers(deployment, sizes[0], sizes[2], sizes[3])
-    decode = decode_numbers(deployment, sizes[0], sizes[1], sizes[3])
-    return prefill.seconds(deployment.efficiency.overhead) + decode.seconds(deployment.efficiency.overhead)
+    prompt, output, cached, b = sizes
+    return prefill_phase(deployment, prompt, cached, b).seconds + decode_phase(deployment, prompt, output, b).seconds
 
 
 def elasticities(deployment: Deployment, request: Request, batch: int = 1, step: float = 1e-4) -> dict[str, float]:

@@ -28,8 +28,11 @@ from lessonlib.policy.levers import (
     shorter_answer,
     speculative_decoding,
 )
-from lessonlib.request.cost import BLOCK, Request, decode_numbers, prefill_numbers, require_rows
+from lessonlib.request.cost import decode_phase, prefill_phase
+from lessonlib.request.request import Request, require_rows
 from lessonlib.time.deployment import Deployment
+from lessonlib.time.roofline import Phase
+from lessonlib.work.passes import LINEAR
 
 
 class PartSeconds(NamedTuple):
@@ -109,7 +112,7 @@ def mean_slot_bytes(deployment: Deployment, request: Request, paged: bool = Fals
     """Bytes that a slot holds on average over time: reserved at prompt + output, or `paged`, what is filled so far."""
     paged = require_flag("mean_slot_bytes", "paged", paged)
     prompt, output, _ = require_rows("mean_slot_bytes", deployment, request)
-    held = deployment.sequence_bytes(prompt + (output / 2 if paged else output), np)
+    held = deployment.sequence_bytes(prompt + (output / 2 if paged else output))
     return float(np.sum(held * output) / np.sum(output))
 
 
@@ -150,43 +153,28 @@ def price(deployment: Deployment, request: Request, batch: int) -> TrafficCost:
         raise InvalidInputError("price: the request has no array; expected a Request of arrays.")
     if deployment.prefill_chunk is not None:
         raise InvalidInputError("price: the deployment has a prefill_chunk; take one without: prompts are taken whole.")
-    count = len(columns[0])
-    ttft = np.empty(count)
-    totals = {phase: {part: np.zeros(4) for part in ("linear", "attention")} for phase in ("prefill", "decode")}
-    others = {phase: np.zeros(2) for phase in totals}  # communication, passes
-    share = {"prefill": 1.0, "decode": 1.0 / batch}
+    prompt, output, cached = columns
+    prefill = prefill_phase(deployment, prompt, cached, 1.0)
+    decode = decode_phase(deployment, prompt, output, float(batch))
+    phases = (_summed(prefill, len(prompt), 1.0), _summed(decode, len(prompt), 1.0 / batch))
+    return TrafficCost(batch, float(np.sum(output - 1)), *phases, prefill.seconds + np.zeros(len(prompt)))
 
-    def tracer(phase: str) -> Any:
-        def trace(part: str, flops: Any, moved: Any, times: Any) -> None:
-            compute, memory = flops / deployment.peak, moved / deployment.bandwidth
-            busy = compute > memory
-            row = totals[phase]["linear" if part.endswith("linear layers") else "attention"]
-            sums = (np.where(busy, compute, 0.0), np.where(busy, 0.0, memory), flops, moved)
-            row += [share[phase] * float(np.sum(value * times * ones)) for value in sums]
 
-        return trace
+def _summed(phase: Phase, rows: int, share: float) -> PhaseSeconds:
+    """A phase of many requests, each its `share` of a batch, added up."""
 
-    for start in range(0, count, BLOCK):
-        prompt, output, cached = (column[start : start + BLOCK] for column in columns)
-        ones = np.ones(len(prompt))
-        prefill = prefill_numbers(deployment, prompt, cached, 1.0, np, tracer("prefill"))
-        decode = decode_numbers(deployment, prompt, output, float(batch), np, tracer("decode"))
-        ttft[start : start + BLOCK] = prefill.seconds(deployment.efficiency.overhead)
-        for phase, numbers in (("prefill", prefill), ("decode", decode)):
-            others[phase] += [
-                share[phase] * float(np.sum(value * ones)) for value in (numbers.communication, numbers.passes)
-            ]
-    phases = {
-        phase: PhaseSeconds(
-            PartSeconds(*map(float, parts["linear"])),
-            PartSeconds(*map(float, parts["attention"])),
-            float(others[phase][0]),
-            float(others[phase][1]) * deployment.efficiency.overhead,
-        )
-        for phase, parts in totals.items()
-    }
-    steps = float(np.sum(columns[1] - 1))
-    return TrafficCost(batch, steps, phases["prefill"], phases["decode"], ttft)
+    def total(value: Any) -> float:
+        return share * float(np.sum(value if isinstance(value, np.ndarray) else rows * value))
+
+    parts = {part: [0.0, 0.0, 0.0, 0.0] for part in (True, False)}
+    for name, roof in phase.roofs.items():
+        busy = np.asarray(roof.compute_seconds) > roof.memory_seconds
+        sums = (np.where(busy, roof.seconds, 0.0), np.where(busy, 0.0, roof.seconds), roof.flops, roof.bytes)
+        row = parts[name.endswith(LINEAR)]
+        for i, value in enumerate(sums):
+            row[i] += total(np.broadcast_to(value, (rows,)) if np.ndim(value) == 0 else value)
+    linear, attention = PartSeconds(*parts[True]), PartSeconds(*parts[False])
+    return PhaseSeconds(linear, attention, total(phase.communication), total(phase.overhead))
 
 
 class Ranked(NamedTuple):

@@ -5,24 +5,11 @@ It computes nothing of its own: it runs request.py's functions once more and wri
 
 from collections.abc import Callable
 from html import escape
-from typing import Any, NamedTuple
+from typing import Any
 
 from lessonlib.base.units import format_bytes, format_flops, format_percent, format_seconds, plain_markdown
-from lessonlib.work.passes import pair_work, span_sum
+from lessonlib.work.passes import pair_work
 from lessonlib.work.sizes import LayerKind
-
-
-class Roof(NamedTuple):
-    """One part of one phase under its roofline. `bound` is "compute", "memory", or "both" when its passes differ."""
-
-    phase: str
-    part: str
-    flops: float
-    bytes: float
-    compute_seconds: float
-    memory_seconds: float
-    seconds: float
-    bound: str
 
 
 def _mla_prefill(cost: Any, kind: LayerKind) -> str:
@@ -30,7 +17,10 @@ def _mla_prefill(cost: Any, kind: LayerKind) -> str:
     request = cost.request
     if cost.refused is not None or cost.deployment.prefill_chunk is not None:
         return "the cheaper in each pass"
-    cached, pairs = float(request.cached), span_sum(float(request.cached), float(request.prompt - request.cached), None)
+    cached, pairs = (
+        float(request.cached),
+        kind.mixer.span_sum(float(request.cached), float(request.prompt - request.cached)),
+    )
     if not cached:
         return "expanded here, as nothing is cached"
     absorbed = kind.pair_flops * pairs
@@ -61,9 +51,9 @@ def assumptions(cost: Any) -> tuple[str, ...]:
         )
     if deployment.model.expert_kinds:
         lines.append("Mixture of experts: uniform routing; a pass reads the expected number of distinct experts.")
-    if any(kind.state_bytes for kind in deployment.folded.kinds):
+    if any(kind.state_bytes for kind in deployment.sizes.kinds):
         lines.append("Constant state: fp32, read and written whole in every pass.")
-    for kind in deployment.folded.kinds:
+    for kind in deployment.sizes.kinds:
         if kind.expand_flops:
             lines.append(
                 "MLA: absorbed in decode, expanded for a prompt with nothing cached, on a cached prefix the cheaper; "
@@ -158,7 +148,7 @@ def equations(cost: Any) -> str:
     """The equations with this request's numbers put in, as Markdown."""
     found = cost.roofs()
     deployment, request = cost.deployment, cost.request
-    model, folded = deployment.model, deployment.folded
+    model, sizes = deployment.model, deployment.sizes
     new, steps = request.prompt - request.cached, request.output - 1
     peak, bandwidth = f"{deployment.peak / 1e12:,.5g} TFLOP/s", f"{deployment.bandwidth / 1e9:,.5g} GB/s"
     lines = [
@@ -166,8 +156,8 @@ def equations(cost: Any) -> str:
         "",
         f"- P_block = {model.block_matmul_weights:,}; LM head V w = {model.vocabulary:,} x {model.width:,} = "
         f"{model.head_weights:,}",
-        f"- weights without routed experts: {format_bytes(folded.dense_bytes)} a pass; routed experts in all: "
-        f"{format_bytes(sum(e.bytes for e in folded.experts))}",
+        f"- weights without routed experts: {format_bytes(sizes.dense_bytes)} a pass; routed experts in all: "
+        f"{format_bytes(sum(e.bytes for e in sizes.experts))}",
         f"- linear FLOPs of the prefill: 2 x {cost.batch:,} x {new:,} x P_block + 2 x {cost.batch:,} x V w = "
         f"{format_flops(cost.prefill.linear.flops, 6)}",
     ]
@@ -176,14 +166,14 @@ def equations(cost: Any) -> str:
             f"- linear FLOPs of {steps:,} steps: {steps:,} x 2 x {cost.batch:,} x (P_block + V w) = "
             f"{format_flops(cost.decode.linear.flops, 6)}"
         )
-    for kind in folded.kinds:
+    for kind in sizes.kinds:
         if kind.cache_bytes:
             pair = f"{kind.pair_flops:,.0f} FLOP a pair"
             if kind.expand_flops:
                 pair += f" absorbed, {kind.fresh_pair_flops:,.0f} expanded"
-            pairs = f"{span_sum(request.cached, new, kind.window):,.0f} in the prefill"
+            pairs = f"{kind.mixer.span_sum(request.cached, new):,.0f} in the prefill"
             if deployment.speculation is None:
-                pairs += f", {span_sum(request.prompt, steps, kind.window):,.0f} in decode"
+                pairs += f", {kind.mixer.span_sum(request.prompt, steps):,.0f} in decode"
             lines.append(
                 f"- {kind.layers} x {kind.label}: {pair}, {kind.cache_bytes:,.0f} B of cache a token over these "
                 f"layers; pairs of a sequence, the sum of its spans: {pairs}"

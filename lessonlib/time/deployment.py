@@ -8,13 +8,13 @@ rest, 10 % by default.
 """
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from lessonlib.base.errors import (
-    DoesNotFitError,
     InvalidInputError,
-    LessonError,
     require_count,
     require_fraction,
     require_instance,
@@ -25,9 +25,8 @@ from lessonlib.base.units import format_bytes
 from lessonlib.model.model import Model
 from lessonlib.model.precision import Precision
 from lessonlib.time.accelerator import Accelerator
-from lessonlib.work.sizes import FoldedModel, ScalarNamespace, fold
-
-MOST_DEVICES = 1024  # of one tensor-parallel group that a remedy may name
+from lessonlib.time.memory import largest_batch, require_fit
+from lessonlib.work.sizes import ModelSizes, sizes_of
 
 
 @dataclass(frozen=True)
@@ -98,8 +97,8 @@ class Deployment:
     memory_fraction: float = 0.9
     prefill_chunk: int | None = None
     speculation: Speculation | None = None
-    folded: FoldedModel = field(init=False, repr=False, compare=False)
-    folded_draft: FoldedModel | None = field(init=False, repr=False, compare=False, default=None)
+    sizes: ModelSizes = field(init=False, repr=False, compare=False)
+    draft_sizes: ModelSizes | None = field(init=False, repr=False, compare=False, default=None)
     peak: float = field(init=False, repr=False, compare=False)  # FLOP/s that all devices together give
     bandwidth: float = field(init=False, repr=False, compare=False)  # byte/s that all devices together give
     memory_available: float = field(init=False, repr=False, compare=False)  # bytes for weights and cache
@@ -130,11 +129,11 @@ class Deployment:
                 "devices cannot be timed; take devices=1, or an Accelerator with link in byte/s."
             )
         peak = self.accelerator.peak(str(self.precision.compute))
-        put(self, "folded", fold(self.model, self.precision, self.devices))
+        put(self, "sizes", sizes_of(self.model, self.precision, self.devices))
         if self.speculation is not None and self.speculation.draft is not None:
-            put(self, "folded_draft", fold(self.speculation.draft, self.precision, self.devices))
-        draft_bytes = 0.0 if self.folded_draft is None else self.folded_draft.resident_bytes
-        put(self, "weight_bytes", self.folded.resident_bytes + draft_bytes)
+            put(self, "draft_sizes", sizes_of(self.speculation.draft, self.precision, self.devices))
+        draft_bytes = 0.0 if self.draft_sizes is None else self.draft_sizes.resident_bytes
+        put(self, "weight_bytes", self.sizes.resident_bytes + draft_bytes)
         put(self, "memory_available", self.memory_fraction * self.devices * self.accelerator.memory)
         draft = None if self.speculation is None else self.speculation.draft
         limits = [m.max_positions for m in (self.model, draft) if m is not None and m.max_positions is not None]
@@ -156,94 +155,28 @@ class Deployment:
     @property
     def cache_bytes_per_token(self) -> float:
         """K: bytes that one more token adds over all layers, as long as no window is full."""
-        return sum(kind.cache_bytes for kind in self.folded.kinds)
+        return sum(kind.cache_bytes for kind in self.sizes.kinds)
 
-    def sequence_bytes(self, tokens: Any, xp: Any = ScalarNamespace) -> Any:
+    def sequence_bytes(self, tokens: Any) -> Any:
         """Bytes of cache and constant state of one sequence that holds `tokens` tokens, over all devices."""
-        if xp is ScalarNamespace and not (type(tokens) is float and 0 <= tokens < math.inf):
+        if not isinstance(tokens, np.ndarray) and not (type(tokens) is float and 0 <= tokens < math.inf):
             tokens = require_rate("Deployment", "tokens", tokens, "tokens", zero=True)
-        held = self.folded.sequence_bytes(tokens, xp)
-        return held if self.folded_draft is None else held + self.folded_draft.sequence_bytes(tokens, xp)
+        held = self.sizes.sequence_bytes(tokens)
+        return held if self.draft_sizes is None else held + self.draft_sizes.sequence_bytes(tokens)
 
-    def memory_needed(self, tokens: Any, batch: Any = 1, xp: Any = ScalarNamespace) -> Any:
+    def memory_needed(self, tokens: Any, batch: Any = 1) -> Any:
         """Bytes of weights and of `batch` sequences of `tokens` tokens each, over all devices."""
-        if xp is ScalarNamespace and not (type(batch) is float and 0 <= batch < math.inf):
+        if not isinstance(batch, np.ndarray) and not (type(batch) is float and 0 <= batch < math.inf):
             batch = require_rate("Deployment", "batch", batch, "sequences", zero=True)
-        return self.weight_bytes + batch * self.sequence_bytes(tokens, xp)
+        return self.weight_bytes + batch * self.sequence_bytes(tokens)
 
     def largest_batch(self, tokens: int) -> int:
         """The largest batch of sequences of `tokens` (prompt + output) tokens that fits; 0 when not even one does."""
-        tokens = require_count("largest_batch", "tokens", tokens)
-        if self.memory_free <= 0:
-            return 0
-        each = self.sequence_bytes(float(tokens))
-        if not each:
-            raise InvalidInputError(f"largest_batch: {self.model.name} keeps neither cache nor state; any batch fits.")
-        batch = math.floor(self.memory_free / each)
-        while self.memory_needed(float(tokens), batch + 1) <= self.memory_available:
-            batch += 1
-        while batch and self.memory_needed(float(tokens), batch) > self.memory_available:
-            batch -= 1
-        return batch
+        return largest_batch(self, tokens)
 
     def require_fit(self, tokens: int, batch: int = 1) -> None:
         """Raise DoesNotFitError, with the smallest changes that fit, unless `batch` sequences of `tokens` fit."""
-        tokens, batch = require_count("require_fit", "tokens", tokens), require_count("require_fit", "batch", batch)
-        needed = self.memory_needed(float(tokens), batch)
-        if needed <= self.memory_available:
-            return
-        remedies = tuple(self._remedies(tokens, batch))
-        nothing = "no dtype does, and there is no link figure to join more devices"
-        if self.accelerator.link is not None:
-            nothing = f"no dtype and no number of these devices up to {MOST_DEVICES:,} does"
-        advice = "; or ".join(remedies) if remedies else nothing
-        raise DoesNotFitError(
-            f"{self.model.name} with {batch:,} x {tokens:,} tokens on {self.devices} x {self.accelerator.name} needs "
-            f"{format_bytes(needed)} (weights {format_bytes(self.weight_bytes)}, cache "
-            f"{format_bytes(needed - self.weight_bytes)}); available are {format_bytes(self.memory_available)} "
-            f"({self.memory_fraction:.0%} of the memory). What would fit: {advice}.",
-            needed=needed,
-            available=self.memory_available,
-            remedies=remedies,
-        )
-
-    def _remedies(self, tokens: int, batch: int) -> list[str]:
-        """The smallest change of each kind that fits: batch, precision, devices."""
-        found = []
-        largest = self.largest_batch(tokens)
-        if largest:
-            found.append(f"batch={largest}")
-        for change, words in (
-            ({"cache": "fp8"}, "an fp8 cache"),
-            ({"blocks": "fp8", "experts": "fp8"}, "fp8 weights"),
-            ({"blocks": "int4", "experts": "int4"}, "int4 weights"),
-            ({"blocks": "int4", "experts": "int4", "cache": "fp8"}, "int4 weights and an fp8 cache"),
-        ):
-            smaller = replace(self, precision=replace(self.precision, **change))
-            if smaller.memory_needed(float(tokens), batch) <= self.memory_available:
-                found.append(words)
-                break
-        if self.accelerator.link is not None:
-            found += self._more_devices(tokens, batch, alone=not found)
-        return found
-
-    def _more_devices(self, tokens: int, batch: int, alone: bool) -> list[str]:
-        """The fewest devices that hold the batch; failing that, if `alone`, the fewest that hold a smaller one."""
-        each = self.memory_fraction * self.accelerator.memory
-        fewest = math.ceil(self.memory_needed(float(tokens), batch) / each)  # more devices never need fewer bytes
-        second: list[str] = []
-        for devices in range(self.devices + 1, MOST_DEVICES + 1):
-            if devices < fewest and (second or batch == 1 or not alone):
-                continue
-            try:
-                more = replace(self, devices=devices)
-            except LessonError:  # heads that do not divide over so many
-                continue
-            if more.memory_needed(float(tokens), batch) <= more.memory_available:
-                return [f"devices={devices}"]
-            if alone and not second and batch > 1 and (largest := more.largest_batch(tokens)):
-                second.append(f"devices={devices} with batch={largest}")
-        return second
+        require_fit(self, tokens, batch)
 
 
 def require_deployment(owner: str, deployment: Any) -> None:

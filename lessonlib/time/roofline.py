@@ -1,4 +1,4 @@
-"""Time of work: the roofline, and the seconds of one forward pass.
+"""Time of work: the roofline, and the seconds of one forward pass or many.
 
     roofline(F, B) = max(F / (MFU peak), B / (MBU bandwidth))
     pass = roofline(linear) + for each kind of layer roofline(its attention) + all-reduces + overhead
@@ -7,28 +7,101 @@ One roof for each kind: layers run one after another, so a memory-bound kind can
 is a floor for kernels run in turn. Source: Williams, Waterman, Patterson, CACM 2009.
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import Any, Self
 
 import numpy as np
 
+from lessonlib.base.elementwise import maximum
 from lessonlib.base.errors import MOST_TOKENS, require_count, require_rate
 from lessonlib.time.deployment import Deployment, require_deployment
-from lessonlib.work.passes import LinearWork, Terms, attention_terms, linear_work
-from lessonlib.work.sizes import FoldedModel, ScalarNamespace
-
-Trace = Callable[[str, Any, Any, Any], None]  # (part, FLOPs, bytes, how many such roofs)
+from lessonlib.time.parallel import communication_seconds
+from lessonlib.work.passes import LINEAR, Passes, Work, equal_passes
 
 
-class Work:
-    """FLOPs, bytes and seconds of one part."""
+def roofline(flops: float, bytes: float, peak: float, bandwidth: float) -> float:
+    """Seconds of work whose compute and memory traffic overlap fully: the longer of the two.
 
-    __slots__ = ("bytes", "flops", "seconds")
+    `flops` in FLOP, `bytes` in bytes, `peak` in FLOP/s and `bandwidth` in byte/s (both already times their efficiency).
+    Raises InvalidInputError for a rate that is not positive and finite, or work that is negative or not finite.
+    """
+    work = require_rate("roofline", "flops", flops, "FLOP", zero=True)
+    moved = require_rate("roofline", "bytes", bytes, "bytes", zero=True)
+    compute = work / require_rate("roofline", "peak", peak, "FLOP/s")
+    return max(compute, moved / require_rate("roofline", "bandwidth", bandwidth, "byte/s"))
 
-    def __init__(self, flops: Any, bytes: Any, seconds: Any):
-        self.flops = flops
-        self.bytes = bytes
-        self.seconds = seconds
+
+class Roof:
+    """Works of one part, each under the roofline, added up. Floats, or arrays of one shape.
+
+    `flops`; `weights`, `cache_read`, `cache_write`, `state`: the bytes by what they carry; `seconds`.
+    """
+
+    CARRIED = ("weights", "cache_read", "cache_write", "state")
+    SUMS = ("flops", *CARRIED, "seconds")
+    __slots__ = ("bandwidth", "bounds", "part", "peak", "phase", *SUMS)
+
+    def __init__(self, phase: str, part: str, deployment: Deployment):
+        self.phase, self.part = phase, part
+        self.peak, self.bandwidth = deployment.peak, deployment.bandwidth
+        self.bounds: set[str] = set()
+        self.flops: Any = 0.0
+        self.weights: Any = 0.0
+        self.cache_read: Any = 0.0
+        self.cache_write: Any = 0.0
+        self.state: Any = 0.0
+        self.seconds: Any = 0.0
+
+    def add(self, work: Work) -> None:
+        """Take in a work, `times` times under a roof of its own."""
+        _, flops, weights, read, write, state, times = work
+        compute, memory = flops / self.peak, (weights + read + write + state) / self.bandwidth
+        seconds = maximum(compute, memory)
+        if type(seconds) is float and type(times) is float:
+            self.flops += flops * times
+            self.weights += weights * times
+            self.cache_read += read * times
+            self.cache_write += write * times
+            self.state += state * times
+            self.seconds += seconds * times
+            if seconds and times:
+                self.bounds.add("compute" if compute > memory else "memory")
+            return
+        for name, value in zip(self.SUMS, (flops, weights, read, write, state, seconds), strict=True):
+            if type(value) is not float or value:  # zeros are left alone: an array of them would be as long as any
+                once = type(times) is float and times == 1
+                have = getattr(self, name)
+                more = value if once else value * times
+                setattr(self, name, more if type(have) is float and not have else have + more)
+
+    @classmethod
+    def total(cls, phase: str, part: str, roofs: Iterable["Roof"], deployment: Deployment, blank: Any = None) -> Self:
+        """Several added up; `blank`, an array of 1 and NaN, gives all their sums its shape and its NaN."""
+        found = cls(phase, part, deployment)
+        for roof in roofs:
+            found.bounds |= roof.bounds
+            for name in cls.SUMS:
+                setattr(found, name, getattr(found, name) + getattr(roof, name))
+        for name in cls.SUMS if blank is not None else ():
+            setattr(found, name, getattr(found, name) * blank)
+        return found
+
+    @property
+    def bytes(self) -> Any:
+        return self.weights + self.cache_read + self.cache_write + self.state
+
+    @property
+    def compute_seconds(self) -> Any:
+        return self.flops / self.peak
+
+    @property
+    def memory_seconds(self) -> Any:
+        return self.bytes / self.bandwidth
+
+    @property
+    def bound(self) -> str:
+        """ "compute" or "memory"; "both" when its works differ, "nothing" where there is no work. For plain numbers."""
+        return "both" if len(self.bounds) > 1 else "".join(self.bounds) or "nothing"
 
     @property
     def intensity(self) -> Any:
@@ -38,173 +111,86 @@ class Work:
         return float(ratio) if ratio.ndim == 0 else ratio
 
     def __repr__(self) -> str:
-        return f"Work(flops={self.flops!r}, bytes={self.bytes!r}, seconds={self.seconds!r})"
-
-
-class PhaseNumbers(NamedTuple):
-    """The numbers of a phase as they are computed: floats, or arrays of one shape."""
-
-    linear_flops: Any
-    linear_bytes: Any
-    linear_seconds: Any
-    attention_flops: Any
-    attention_seconds: Any
-    cache_read: Any
-    cache_write: Any
-    state_bytes: Any
-    communication: Any
-    passes: Any
-
-    def seconds(self, overhead: float) -> Any:
-        return self.linear_seconds + self.attention_seconds + self.communication + self.passes * overhead
-
-    def plus(self, other: "PhaseNumbers") -> "PhaseNumbers":
-        return PhaseNumbers(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
-
-    def times(self, factor: Any) -> "PhaseNumbers":
-        return PhaseNumbers(*(factor * mine for mine in self))
+        return f"Roof({self.part!r}, flops={self.flops!r}, bytes={self.bytes!r}, seconds={self.seconds!r})"
 
 
 class Phase:
-    """One pass, the prefill or the decode of a request. Bytes and FLOPs of all devices, seconds of the group.
+    """Passes on a machine, one after another: one of them, the prefill or the decode of a request, or of many.
 
-    `linear`, `attention`: Work. `cache_read`, `cache_write`, `state_bytes`: the bytes of attention. `communication`,
-    `overhead`: seconds. `passes`: forward passes.
+    Bytes and FLOPs of all devices, seconds of the group. `roofs`: the parts by name, each under its roof.
+    `communication`, `overhead`: seconds. `passes`: forward passes. Arrays where `runs` has them; `blank` is an array
+    of their shape, 1 where a cell counts and NaN where it does not.
     """
 
-    __slots__ = (
-        "_attention",
-        "cache_read",
-        "cache_write",
-        "communication",
-        "linear",
-        "overhead",
-        "passes",
-        "state_bytes",
-    )
+    __slots__ = ("_blank", "_deployment", "communication", "name", "passes", "roofs")
 
-    def __init__(self, numbers: PhaseNumbers, overhead: float):
-        linear_flops, linear_bytes, linear_seconds, flops, seconds, read, write, state, communication, passes = numbers
-        self.linear = Work(linear_flops, linear_bytes, linear_seconds)
-        self._attention = (flops, seconds)
-        self.cache_read = read
-        self.cache_write = write
-        self.state_bytes = state
-        self.communication = communication
-        self.passes = passes
-        self.overhead = passes * overhead
+    def __init__(self, deployment: Deployment, runs: Iterable[Passes], name: str = "pass", blank: Any = None):
+        roofs: dict[str, Roof] = {}
+        link, latency = deployment.accelerator.link, deployment.efficiency.all_reduce_latency
+        communication: Any = 0.0
+        count: Any = 0.0
+        for sizes, works, tokens, times in runs:
+            for work in works:
+                roof = roofs.get(work[0])
+                if roof is None:
+                    roof = roofs[work[0]] = Roof(name, work[0], deployment)
+                roof.add(work)
+            communication = communication + communication_seconds(link, latency, sizes, tokens, times)
+            count = count + times
+        self._deployment, self._blank, self.name, self.roofs = deployment, blank, name, roofs
+        self.communication = self._blanked(communication)
+        self.passes = self._blanked(count)
+
+    def _blanked(self, value: Any) -> Any:
+        return value if self._blank is None else value * self._blank
+
+    def _sum(self, name: str) -> Any:
+        total: Any = 0.0
+        for roof in self.roofs.values():
+            total = total + getattr(roof, name)
+        return self._blanked(total)
+
+    def part(self, linear: bool) -> Roof:
+        """The roofs of the linear layers added up, or those of attention and constant state."""
+        chosen = (roof for name, roof in self.roofs.items() if name.endswith(LINEAR) == linear)
+        name = LINEAR if linear else "attention"
+        return Roof.total(self.name, name, chosen, self._deployment, self._blank)
 
     @property
-    def attention(self) -> Work:
-        flops, seconds = self._attention
-        return Work(flops, self.cache_read + self.cache_write + self.state_bytes, seconds)
+    def linear(self) -> Roof:
+        return self.part(True)
+
+    @property
+    def attention(self) -> Roof:
+        return self.part(False)
 
     @property
     def flops(self) -> Any:
-        return self.linear.flops + self._attention[0]
+        return self._sum("flops")
 
     @property
     def bytes(self) -> Any:
-        return self.linear.bytes + self.cache_read + self.cache_write + self.state_bytes
+        return self._sum("bytes")
+
+    @property
+    def cache_read(self) -> Any:
+        return self._sum("cache_read")
+
+    @property
+    def cache_write(self) -> Any:
+        return self._sum("cache_write")
+
+    @property
+    def state_bytes(self) -> Any:
+        return self._sum("state")
+
+    @property
+    def overhead(self) -> Any:
+        return self.passes * self._deployment.efficiency.overhead
 
     @property
     def seconds(self) -> Any:
-        return self.linear.seconds + self._attention[1] + self.communication + self.overhead
-
-
-def roofline(flops: float, bytes: float, peak: float, bandwidth: float) -> float:
-    """Seconds of work whose compute and memory traffic overlap fully: the longer of the two.
-
-    `flops` in FLOP, `bytes` in bytes, `peak` in FLOP/s and `bandwidth` in byte/s (both already times their efficiency).
-    Raises InvalidInputError for a rate that is not positive and finite, or work that is negative or no number.
-    """
-    work = require_rate("roofline", "flops", flops, "FLOP", zero=True)
-    moved = require_rate("roofline", "bytes", bytes, "bytes", zero=True)
-    rates = (
-        require_rate("roofline", "peak", peak, "FLOP/s"),
-        require_rate("roofline", "bandwidth", bandwidth, "byte/s"),
-    )
-    return float(under_roof(work, moved, *rates))
-
-
-def under_roof(flops: Any, bytes: Any, peak: float, bandwidth: float, xp: Any = ScalarNamespace) -> Any:
-    """`roofline` for numbers that were checked before, or arrays of them: what a request calls many times."""
-    return xp.maximum(flops / peak, bytes / bandwidth)
-
-
-def linear_seconds(deployment: Deployment, work: LinearWork, xp: Any, trace: Trace | None, count: Any = 1.0) -> Any:
-    if trace is not None:
-        trace("linear layers", work.flops, work.bytes, count)
-    return under_roof(work.flops, work.bytes, deployment.peak, deployment.bandwidth, xp)
-
-
-def attention_numbers(
-    deployment: Deployment,
-    model: FoldedModel,
-    terms_of: Callable[[Any], Terms],
-    xp: Any,
-    trace: Trace | None,
-) -> tuple[Any, Any, Any, Any, Any]:
-    """(FLOPs, seconds, read, write, state) over all kinds of layer, each kind under a roof of its own."""
-    flops: Any = 0.0
-    seconds: Any = 0.0
-    read: Any = 0.0
-    write: Any = 0.0
-    state: Any = 0.0
-    peak, bandwidth = deployment.peak, deployment.bandwidth
-    for kind in model.kinds:
-        computed, fetched, stored, kept = terms_of(kind)
-        moved = fetched + stored + kept
-        if trace is not None:
-            trace(f"{kind.layers} x {kind.label}", computed, moved, 1.0)
-        seconds = seconds + xp.maximum(computed / peak, moved / bandwidth)
-        flops = flops + computed
-        read = read + fetched
-        write = write + stored
-        state = state + kept
-    return flops, seconds, read, write, state
-
-
-def communication_seconds(deployment: Deployment, model: FoldedModel, tokens: Any, passes: Any = 1.0) -> Any:
-    """Ring all-reduces of `passes` passes over `tokens` tokens in all: bytes / link + a latency each. 0 on one device.
-
-    Two a layer, each sending 2 (N - 1) / N b n d s bytes through the link of a device.
-    """
-    link = deployment.accelerator.link
-    if not model.all_reduces or link is None:
-        return 0.0
-    latency = model.all_reduces * deployment.efficiency.all_reduce_latency
-    return tokens * (model.all_reduce_bytes / link) + passes * latency
-
-
-def pass_numbers(
-    deployment: Deployment,
-    model: FoldedModel,
-    new: Any,
-    cached: Any,
-    batch: Any,
-    logits: Any,
-    xp: Any = ScalarNamespace,
-    trace: Trace | None = None,
-) -> PhaseNumbers:
-    """One pass of `model` (the deployment's own or its draft); `logits` positions of each sequence need logits."""
-    tokens = batch * new
-    linear = linear_work(model, tokens, batch * logits, xp)
-    flops, seconds, read, write, state = attention_numbers(
-        deployment, model, lambda kind: attention_terms(kind, new, cached, batch, xp), xp, trace
-    )
-    return PhaseNumbers(
-        linear.flops,
-        linear.bytes,
-        linear_seconds(deployment, linear, xp, trace),
-        flops,
-        seconds,
-        read,
-        write,
-        state,
-        communication_seconds(deployment, model, tokens),
-        1.0,
-    )
+        return self._sum("seconds") + self.communication + self.overhead
 
 
 def pass_cost(deployment: Deployment, new: int, cached: int = 0, batch: int = 1, logits: int = 1) -> Phase:
@@ -220,4 +206,4 @@ def pass_cost(deployment: Deployment, new: int, cached: int = 0, batch: int = 1,
         for name, value, least in (("new", new, 1), ("cached", cached, 0), ("batch", batch, 1))
     )
     positions = float(require_count("pass_cost", "logits", logits, 0, int(n)))
-    return Phase(pass_numbers(deployment, deployment.folded, n, c, b, positions), deployment.efficiency.overhead)
+    return Phase(deployment, [equal_passes(deployment.sizes, n, c, b, positions)])

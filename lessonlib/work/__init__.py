@@ -1,12 +1,13 @@
 """FLOPs and bytes of one forward pass of a model given as plain numbers. No hardware, no time."""
 
-from lessonlib.work.passes import span_sum
-from lessonlib.work.sizes import FoldedModel, LayerKind, RoutedExperts, fold
+from lessonlib.work.passes import Passes, Work
+from lessonlib.work.sizes import LayerKind, ModelSizes, RoutedExperts, sizes_of
 
 __all__ = [
-    "FoldedModel",
     "LayerKind",
+    "ModelSizes",
+    "Passes",
     "RoutedExperts",
-    "fold",
-    "span_sum",
+    "Work",
+    "sizes_of",
 ]

@@ -1,60 +1,55 @@
-"""Work of one forward pass: FLOPs and bytes. It knows no hardware.
+"""Work of a forward pass: FLOPs and bytes, part by part. It knows no hardware.
 
-A pass takes n new tokens in each of b sequences, on c cached tokens each. New token i attends to a span of
-min(c + i, window) keys, itself included.
+A pass takes n new tokens in each of b sequences, on c cached tokens each. How many keys a token attends to (its span),
+how many cached tokens a pass reads and how many a sequence holds is the law of the layer's mixer.
 
     linear FLOPs     2 b n P_block + 2 V d for each position whose logits are needed
     weight bytes     every parameter once, tables that are looked up apart; of E routed experts E (1 - (1 - k/E)**(b n))
     attention FLOPs  FLOP of a pair times the sum of the spans (GQA: 4 h d_h a pair)
-    cache bytes      kappa (min(c, window - 1) read + n written), kappa the bytes of a token in that layer
+    cache bytes      kappa (read + n written), kappa the bytes of a token in that layer
     constant state   the whole state read and written once, whatever n
 
-Left out: unfused activations, embedding look-ups, norms, softmax, sampling. Every function takes floats or arrays; `xp`
-is the namespace of the few functions needed, plain Python's or NumPy's.
+Left out: unfused activations, embedding look-ups, norms, softmax, sampling. All numbers are floats or arrays of them.
 """
 
 from typing import Any, NamedTuple
 
-from lessonlib.work.sizes import FoldedModel, LayerKind, ScalarNamespace
+from lessonlib.base.elementwise import expm1, minimum, where
+from lessonlib.work.sizes import LayerKind, ModelSizes
+
+LINEAR = "linear layers"
 
 
-class LinearWork(NamedTuple):
+class Work(NamedTuple):
+    """What one part of a pass does under one roof. Attention is of all layers of one kind, all sequences together."""
+
+    part: str
     flops: Any
-    bytes: Any
+    weights: Any = 0.0  # bytes of weights
+    cache_read: Any = 0.0
+    cache_write: Any = 0.0
+    state: Any = 0.0  # bytes of constant state, read and written
+    times: Any = 1.0  # how many such works run one after another, each under a roof of its own
 
 
-class AttentionWork(NamedTuple):
-    """Of all layers of one kind, all sequences of the batch."""
+class Passes(NamedTuple):
+    """Forward passes of one model: their works, and the counts that all-reduces and overhead go by."""
 
-    flops: Any
-    cache_read: Any
-    cache_write: Any
-    state: Any  # bytes of constant state, read and written
-
-
-Terms = tuple[Any, Any, Any, Any]  # FLOPs, cache read, cache written, state moved
+    sizes: ModelSizes
+    works: list[Work]
+    tokens: Any  # of all sequences and passes together
+    count: Any
 
 
-def span_sum(cached: Any, new: Any, window: int | None, xp: Any = ScalarNamespace) -> Any:
-    """Sum of the spans of `new` tokens after `cached` ones: sum over i = 1 .. new of min(cached + i, window).
-
-    The first m = clip(window - cached, 0, new) tokens see all before them; the rest see a full window.
-    """
-    if window is None:
-        return new * cached + new * (new + 1) / 2
-    growing = xp.minimum(xp.maximum(xp.floor(window - cached), 0.0), new)
-    return growing * cached + growing * (growing + 1) / 2 + (new - growing) * window
-
-
-def linear_work(model: FoldedModel, tokens: Any, logits: Any, xp: Any = ScalarNamespace) -> LinearWork:
+def linear_work(sizes: ModelSizes, tokens: Any, logits: Any, times: Any = 1.0) -> Work:
     """Linear layers of one pass over `tokens` = b n tokens in all, with logits for `logits` positions in all."""
-    streamed = model.dense_bytes
-    for experts in model.experts:
-        streamed = streamed - experts.bytes * xp.expm1(tokens * experts.log_idle)
-    return LinearWork(model.token_flops * tokens + model.logit_flops * logits, streamed)
+    streamed = sizes.dense_bytes
+    for experts in sizes.experts:
+        streamed = streamed - experts.bytes * expm1(tokens * experts.log_idle)
+    return Work(LINEAR, sizes.token_flops * tokens + sizes.logit_flops * logits, streamed, times=times)
 
 
-def pair_work(kind: LayerKind, cached: Any, pairs: Any, xp: Any = ScalarNamespace) -> Any:
+def pair_work(kind: LayerKind, cached: Any, pairs: Any) -> Any:
     """FLOPs of `pairs` (query, key) pairs of one sequence with `cached` tokens.
 
     MLA with nothing cached is expanded; on a cached prefix it takes the cheaper of absorbed and re-projected.
@@ -62,32 +57,41 @@ def pair_work(kind: LayerKind, cached: Any, pairs: Any, xp: Any = ScalarNamespac
     if not kind.expand_flops:
         return kind.pair_flops * pairs
     expanded = kind.fresh_pair_flops * pairs + kind.expand_flops * cached
-    return xp.where(cached > 0, xp.minimum(kind.pair_flops * pairs, expanded), expanded)
+    return where(cached > 0, minimum(kind.pair_flops * pairs, expanded), expanded)
 
 
-def attention_work(kind: LayerKind, new: Any, cached: Any, batch: Any, xp: Any = ScalarNamespace) -> AttentionWork:
-    """Attention, or the state update, of all layers of one kind in one pass."""
-    return AttentionWork(*attention_terms(kind, new, cached, batch, xp))
+def attention_work(kind: LayerKind, new: Any, cached: Any, batch: Any, times: Any = 1.0) -> Work:
+    """Attention, or the update of a constant state, of all layers of one kind in one pass."""
+    if not kind.cache_bytes:
+        return Work(kind.part, batch * new * kind.token_flops, 0.0, 0.0, 0.0, 2 * batch * kind.state_bytes, times)
+    cache, mixer = batch * kind.cache_bytes, kind.mixer
+    flops = batch * pair_work(kind, cached, mixer.span_sum(cached, new))
+    return Work(kind.part, flops, 0.0, cache * mixer.read(cached, new), cache * new, 0.0, times)
 
 
-def attention_terms(kind: LayerKind, new: Any, cached: Any, batch: Any, xp: Any = ScalarNamespace) -> Terms:
-    """The four terms of `attention_work` as a plain tuple, which costs less to make: a request makes many."""
-    if kind.state_bytes or kind.token_flops:
-        return batch * new * kind.token_flops, 0.0, 0.0, 2 * batch * kind.state_bytes
-    pairs = span_sum(cached, new, kind.window, xp)
-    read = cached if kind.window is None else xp.minimum(cached, kind.window - 1.0)
-    flops = batch * pair_work(kind, cached, pairs, xp)
-    cache = batch * kind.cache_bytes
-    return flops, cache * read, cache * new, 0.0
+def attention_of_steps(kind: LayerKind, prompt: Any, steps: Any, batch: Any) -> Work:
+    """The same in `steps` decode steps after a prompt: the sum of their passes, closed.
 
-
-def attention_terms_of_steps(kind: LayerKind, prompt: Any, steps: Any, batch: Any, xp: Any = ScalarNamespace) -> Terms:
-    """Attention of all layers of one kind in `steps` decode steps after a prompt: the sum of their passes, closed.
-
-    Step k has c = prompt + k - 1 and a span of min(prompt + k, window), and reads span - 1 tokens.
+    Step k finds prompt + k - 1 tokens cached. FLOPs and bytes both follow the span, so one roof binds in every step.
     """
-    if kind.state_bytes or kind.token_flops:
-        return batch * steps * kind.token_flops, 0.0, 0.0, 2 * batch * steps * kind.state_bytes
-    spans = span_sum(prompt, steps, kind.window, xp)
-    cache = batch * kind.cache_bytes
-    return batch * kind.pair_flops * spans, cache * (spans - steps), cache * steps, 0.0
+    if not kind.cache_bytes:
+        state = 2 * batch * steps * kind.state_bytes
+        return Work(kind.part, batch * steps * kind.token_flops, 0.0, 0.0, 0.0, state)
+    cache, mixer = batch * kind.cache_bytes, kind.mixer
+    flops = batch * kind.pair_flops * mixer.span_sum(prompt, steps)
+    return Work(kind.part, flops, 0.0, cache * mixer.read_sum(prompt, steps), cache * steps)
+
+
+def equal_passes(sizes: ModelSizes, new: Any, cached: Any, batch: Any, logits: Any, count: Any = 1.0) -> Passes:
+    """`count` equal passes, one after another; `logits` positions of each sequence need logits."""
+    tokens = batch * new
+    works = [linear_work(sizes, tokens, batch * logits, count)]
+    works += [attention_work(kind, new, cached, batch, count) for kind in sizes.kinds]
+    return Passes(sizes, works, count * tokens, count)
+
+
+def decode_steps(sizes: ModelSizes, prompt: Any, count: Any, batch: Any) -> Passes:
+    """`count` decode steps of `batch` sequences after a prompt, in closed form."""
+    works = [linear_work(sizes, batch, batch, count)]
+    works += [attention_of_steps(kind, prompt, count, batch) for kind in sizes.kinds]
+    return Passes(sizes, works, batch * count, count)

@@ -1,4 +1,4 @@
-"""A model as plain numbers, folded once for one precision and one number of devices: a request then takes microseconds.
+"""A model as plain numbers, added up once for a precision and a number of devices: a request then takes microseconds.
 
 Nothing is computed here that the parts do not say; they are only added up over layers and multiplied by bytes. Layers
 with the same mixer form one kind: they run one after another, so a kind's time is its layer's time times its layers.
@@ -9,29 +9,18 @@ import math
 from typing import Any, NamedTuple
 
 from lessonlib.base.errors import InvalidInputError
+from lessonlib.model.attention import Mixer
 from lessonlib.model.model import Model
 from lessonlib.model.precision import Precision
-
-
-class ScalarNamespace:
-    """The few functions that the formulae need, for plain floats. NumPy itself is the namespace for arrays."""
-
-    minimum = staticmethod(min)
-    maximum = staticmethod(max)
-    floor = staticmethod(math.floor)
-    expm1 = staticmethod(math.expm1)
-
-    @staticmethod
-    def where(condition: bool, yes: Any, no: Any) -> Any:
-        return yes if condition else no
 
 
 class LayerKind(NamedTuple):
     """All layers with one mixer. FLOPs and bytes are of all these layers together, for one sequence."""
 
+    part: str  # such as "32 x GQA"
     label: str
     layers: int
-    window: int | None
+    mixer: Mixer  # it knows the law of spans: what a token attends to, what a pass reads, what a sequence holds
     pair_flops: float  # a (query, key) pair, on cached tokens
     fresh_pair_flops: float  # the same when nothing is cached
     expand_flops: float  # to re-project one cached token; 0 where there is no such choice
@@ -39,9 +28,9 @@ class LayerKind(NamedTuple):
     cache_bytes: float  # a cached token
     state_bytes: float  # the constant state once
 
-    def held_tokens(self, tokens: Any, xp: Any) -> Any:
-        """Tokens of `tokens` that a sequence holds in a layer of this kind: min(tokens, window)."""
-        return tokens if self.window is None else xp.minimum(tokens, float(self.window))
+    def sequence_bytes(self, tokens: Any) -> Any:
+        """Cache and constant state that a sequence of `tokens` tokens holds in these layers."""
+        return self.cache_bytes * self.mixer.held(tokens) + self.state_bytes
 
 
 class RoutedExperts(NamedTuple):
@@ -51,7 +40,7 @@ class RoutedExperts(NamedTuple):
     log_idle: float  # ln(1 - k / E): one token leaves a given expert idle with this log-probability
 
 
-class FoldedModel(NamedTuple):
+class ModelSizes(NamedTuple):
     """What a pass needs to know of a model."""
 
     token_flops: float  # 2 P_block: the linear layers of one token
@@ -63,15 +52,15 @@ class FoldedModel(NamedTuple):
     all_reduces: int  # of one pass: one for each mixer and each feed-forward
     all_reduce_bytes: float  # sent and received for one token by one device, over the whole pass
 
-    def sequence_bytes(self, tokens: Any, xp: Any) -> Any:
-        """Cache and constant state of one sequence that holds `tokens` tokens."""
+    def sequence_bytes(self, tokens: Any) -> Any:
+        """Cache and constant state of one sequence that has `tokens` tokens."""
         total = 0.0 * tokens
         for kind in self.kinds:
-            total = total + (kind.cache_bytes * kind.held_tokens(tokens, xp) + kind.state_bytes)
+            total = total + kind.sequence_bytes(tokens)
         return total
 
 
-def fold(model: Model, precision: Precision, devices: int = 1) -> FoldedModel:
+def sizes_of(model: Model, precision: Precision, devices: int = 1) -> ModelSizes:
     """The model in `precision`, split over `devices` by tensor parallelism.
 
     Raises InvalidInputError when heads or KV heads cannot be divided over the devices.
@@ -95,9 +84,10 @@ def fold(model: Model, precision: Precision, devices: int = 1) -> FoldedModel:
             raise InvalidInputError(f"{mixer.name}: it has both a cache and a constant state; make it two mixers.")
         kinds.append(
             LayerKind(
+                part=f"{layers} x {mixer.label}",
                 label=mixer.label,
                 layers=layers,
-                window=mixer.window,
+                mixer=mixer,
                 pair_flops=float(layers * mixer.pair_flops),
                 fresh_pair_flops=float(layers * mixer.fresh_pair_flops),
                 expand_flops=float(layers * mixer.expand_flops),
@@ -107,7 +97,7 @@ def fold(model: Model, precision: Precision, devices: int = 1) -> FoldedModel:
             )
         )
     all_reduces = sum(count * len(block.parts) for count, block in model.blocks) if devices > 1 else 0
-    return FoldedModel(
+    return ModelSizes(
         token_flops=2.0 * model.block_matmul_weights,
         logit_flops=2.0 * model.head_weights,
         dense_bytes=dense_bytes,

@@ -20,8 +20,8 @@ def bytes_in_a_layer():
 
 
 def window():
-    (kind,) = (kind for kind in gpt_oss().folded.kinds if kind.window)
-    return f"Half of them slide, with a window of {kind.window} tokens" if 2 * kind.layers == 24 else "not half"
+    (kind,) = (kind for kind in gpt_oss().sizes.kinds if kind.mixer.held(1e9) < 1e9)
+    return f"Half of them slide, with a window of {kind.mixer.window} tokens" if 2 * kind.layers == 24 else "not half"
 
 
 def start_level():

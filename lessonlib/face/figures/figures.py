@@ -31,7 +31,8 @@ from lessonlib.policy.levers import (
     omega,
     rho,
 )
-from lessonlib.request.cost import Request, RequestCost, request_cost
+from lessonlib.request.cost import RequestCost, request_cost
+from lessonlib.request.request import Request
 from lessonlib.time.deployment import Deployment
 from lessonlib.time.roofline import pass_cost
 

@@ -24,7 +24,7 @@ from lessonlib.face.figures.figures import (
 )
 from lessonlib.policy.levers import RHO_OF_FIVE_PERCENT, omega, rho
 from lessonlib.policy.mix import TrafficCost
-from lessonlib.request.cost import Request
+from lessonlib.request.request import Request
 from lessonlib.time.deployment import Deployment
 
 LEAST_WRITTEN = 10.0  # per cent of a bar that holds its own number

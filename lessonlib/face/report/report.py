@@ -28,7 +28,7 @@ from lessonlib.policy.mix import (
     rank_levers,
     traffic_omega,
 )
-from lessonlib.request.cost import Request
+from lessonlib.request.request import Request
 from lessonlib.time.deployment import Deployment, Efficiency
 
 DOTS = 2500  # requests drawn as dots

@@ -1,4 +1,4 @@
-"""Controls in a notebook: explorers of the arithmetic, and choosers of a learner's own files."""
+"""Controls in a notebook: explorers of the arithmetic, and choosers of a learner's files."""
 
 from lessonlib.face.widgets.choosers import Upload, choose_model, choose_traffic, in_words, own_model, serve
 from lessonlib.face.widgets.explorer import explore_request, numbers

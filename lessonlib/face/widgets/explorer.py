@@ -37,7 +37,8 @@ from lessonlib.facts.catalogue import (
     workload_names,
 )
 from lessonlib.policy.levers import RHO_OF_FIVE_PERCENT, omega, rho
-from lessonlib.request.cost import Request, RequestCost, request_cost, require_case
+from lessonlib.request.cost import RequestCost, request_cost
+from lessonlib.request.request import Request, require_case
 from lessonlib.time.deployment import Deployment
 
 START = {"model": "llama-3.1-8b", "accelerator": "h100-sxm", "prompt": 1024, "output": 128, "batch": 1}

@@ -22,7 +22,8 @@ from lessonlib.base.errors import LessonError
 from lessonlib.facts.catalogue import DATA
 from lessonlib.measured.timing.record import Record, TimedPass, read_record, record_from
 from lessonlib.model.precision import Precision
-from lessonlib.request.cost import Request, request_cost
+from lessonlib.request.cost import request_cost
+from lessonlib.request.request import Request
 from lessonlib.time.accelerator import Accelerator
 from lessonlib.time.deployment import Deployment
 from lessonlib.time.roofline import pass_cost

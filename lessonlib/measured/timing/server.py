@@ -24,7 +24,8 @@ from lessonlib.base.errors import InvalidInputError, LessonError, require_count,
 from lessonlib.base.units import format_seconds
 from lessonlib.measured.timing.record import SCHEMA, MeasuredRequest, Record, record_from
 from lessonlib.measured.timing.server_client import Client, Limits, Reply, client_of, is_loopback
-from lessonlib.request.cost import Request, request_cost
+from lessonlib.request.cost import request_cost
+from lessonlib.request.request import Request
 from lessonlib.time.deployment import Deployment
 
 REQUESTS = {"chat": (1024, 128), "reasoning": (128, 1280)}  # words of the prompt, output tokens at most

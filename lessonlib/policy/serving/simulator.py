@@ -23,7 +23,6 @@ from array import array
 from collections import deque
 from functools import cache, lru_cache
 from heapq import heappop, heappush
-from typing import Any
 
 import numpy as np
 
@@ -42,9 +41,8 @@ from lessonlib.policy.cache import linear_step_seconds, other_step_seconds
 from lessonlib.policy.serving.findings import Occupancy, Report
 from lessonlib.policy.serving.traffic import Traffic
 from lessonlib.time.deployment import Deployment, require_deployment
-from lessonlib.time.roofline import attention_numbers, communication_seconds, under_roof
-from lessonlib.work.passes import attention_work, linear_work
-from lessonlib.work.sizes import ScalarNamespace
+from lessonlib.time.roofline import Phase
+from lessonlib.work.passes import Passes, Work, attention_work, linear_work
 
 POLICIES = {
     "first": "prefill first, one prompt a pass",
@@ -169,11 +167,11 @@ class _Server:
 
     def _chunk_seconds(self, new: int, cached: int) -> float:
         """Attention of `new` prompt tokens of one sequence."""
+        works = [attention_work(kind, float(new), float(cached), 1.0) for kind in self.deployment.sizes.kinds]
+        return float(self.seconds_of(works))
 
-        def work(kind: Any) -> Any:
-            return attention_work(kind, float(new), float(cached), 1.0)
-
-        return float(attention_numbers(self.deployment, self.deployment.folded, work, ScalarNamespace, None)[1])
+    def seconds_of(self, works: list[Work], tokens: float = 0.0, passes: float = 0.0) -> float:
+        return Phase(self.deployment, [Passes(self.deployment.sizes, works, tokens, passes)]).seconds
 
     def _shared_seconds(self, n: int) -> float:
         """Of a decode step of n sequences, all that does not depend on their spans."""
@@ -319,11 +317,10 @@ class _Server:
             if cached + new == self.tokens[i]:
                 done.append(i)
         self.recomputed_tokens += lost
-        deployment, folded = self.deployment, self.deployment.folded
         tokens = float(prompt_tokens + decoding)
-        linear = linear_work(folded, tokens, float(len(done) + decoding))
-        seconds += under_roof(linear.flops, linear.bytes, deployment.peak, deployment.bandwidth)
-        seconds += communication_seconds(deployment, folded, tokens) + deployment.efficiency.overhead
+        seconds += self.seconds_of(
+            [linear_work(self.deployment.sizes, tokens, float(len(done) + decoding))], tokens, 1.0
+        )
         if decoding:
             seconds += sum(self.attention()) + decoding * self.state_seconds
             self.advance(seconds, "mixed", rate=seconds)
@@ -375,15 +372,16 @@ def _layers(deployment: Deployment, block: int) -> tuple[list[_Layers], int, flo
     """The kinds of layer by window; bytes of one sequence's constant state, and the seconds it adds to a step."""
     by_window: dict[int | None, tuple[float, float]] = {}
     state_bytes = state_seconds = 0.0
-    for kind in deployment.folded.kinds:
-        if kind.state_bytes or kind.token_flops:
+    for kind in deployment.sizes.kinds:
+        seconds = Phase(deployment, [Passes(deployment.sizes, [attention_work(kind, 1.0, 0.0, 1.0)], 0.0, 0.0)]).seconds
+        if not kind.cache_bytes:
             state_bytes += kind.state_bytes
-            moved = 2 * kind.state_bytes
-            state_seconds += under_roof(kind.token_flops, moved, deployment.peak, deployment.bandwidth)
+            state_seconds += seconds
         else:
-            seconds, cache_bytes = by_window.get(kind.window, (0.0, 0.0))
-            seconds += under_roof(kind.pair_flops, kind.cache_bytes, deployment.peak, deployment.bandwidth)
-            by_window[kind.window] = (seconds, cache_bytes + kind.cache_bytes)
+            window = getattr(kind.mixer, "window", None)
+            seconds = max(kind.pair_flops / deployment.peak, kind.cache_bytes / deployment.bandwidth)
+            before, cache_bytes = by_window.get(window, (0.0, 0.0))
+            by_window[window] = (before + seconds, cache_bytes + kind.cache_bytes)
     layers = [_Layers(window, *numbers, block) for window, numbers in by_window.items()]
     return layers, math.ceil(state_bytes), state_seconds
 

@@ -5,7 +5,8 @@ from functools import cache
 from lessonlib.facts.catalogue import load_accelerator, load_model
 from lessonlib.model.precision import Precision
 from lessonlib.policy.levers import quantised
-from lessonlib.request.cost import Request, RequestCost, request_cost
+from lessonlib.request.cost import RequestCost, request_cost
+from lessonlib.request.request import Request
 from lessonlib.time.deployment import Deployment
 from lessonlib.time.roofline import pass_cost
 

@@ -8,7 +8,7 @@ from lessonlib.face.exercises.exercises import ChoiceExercise, Exercise, NumberE
 from lessonlib.facts.catalogue import load_accelerator, load_model, model_config
 from lessonlib.model.precision import Precision
 from lessonlib.policy.levers import ridge_tokens
-from lessonlib.request.cost import Request
+from lessonlib.request.request import Request
 from lessonlib.time.deployment import Deployment
 from lessonlib.time.roofline import pass_cost
 
@@ -47,9 +47,9 @@ def _qwen2() -> Deployment:
 def _smallest_prompt_numbers() -> dict[str, Any]:
     model = server().model
     return {
-        "weights": server().folded.dense_bytes,
-        "stream": 1e3 * server().folded.dense_bytes / server().bandwidth,
-        "flops": server().folded.token_flops,
+        "weights": server().sizes.dense_bytes,
+        "stream": 1e3 * server().sizes.dense_bytes / server().bandwidth,
+        "flops": server().sizes.token_flops,
         "head": 100 * model.head_weights / (model.head_weights + model.block_matmul_weights),
     }
 
@@ -246,7 +246,7 @@ EXERCISES: tuple[Exercise, ...] = (
             "{attention:.2f} s. Together {answer}."
         ),
         numbers=lambda: {
-            "step": 1e3 * server().folded.dense_bytes / server().bandwidth,
+            "step": 1e3 * server().sizes.dense_bytes / server().bandwidth,
             "weights": cost_of(REASONING).decode.linear.seconds,
             "cache": cost_of(REASONING).decode.attention.bytes / 1e12,
             "attention": cost_of(REASONING).decode.attention.seconds,

@@ -7,7 +7,8 @@ from lessonlib.face.exercises.book.common import CHAT, REASONING, cost_of, large
 from lessonlib.face.exercises.exercises import ChoiceExercise, Exercise, NumberExercise, Slip
 from lessonlib.facts.catalogue import load_table
 from lessonlib.policy.levers import RHO_OF_FIVE_PERCENT, ridge_tokens
-from lessonlib.request.cost import Request, RequestCost
+from lessonlib.request.cost import RequestCost
+from lessonlib.request.request import Request
 from lessonlib.time.roofline import pass_cost
 
 THOUGHT = 0.9  # share of the reasoning output that is thought, before the answer

@@ -6,7 +6,7 @@ from lessonlib.face.exercises.book.common import REASONING, cost_of, server
 from lessonlib.face.exercises.exercises import ChoiceExercise, Exercise, NumberExercise, Slip
 from lessonlib.facts.catalogue import load_accelerator, load_model
 from lessonlib.policy.cache import answer_traffic, cache_by_kind, span_where_cache_passes_weights, step_parts
-from lessonlib.request.cost import Request
+from lessonlib.request.request import Request
 from lessonlib.time.deployment import Deployment
 
 LAST_STEP = REASONING.output - 1  # the steps are counted from 1
@@ -28,8 +28,8 @@ LEVEL_AT_FIRST = {"gpt": "gpt-oss-120b", "qwen": "qwen3-30b-a3b"}
 
 def _bytes_that_grow(name: str) -> float:
     """Cache bytes of a token, in 16 bits, in the layers without a window."""
-    kinds = Deployment(load_model(name), load_accelerator("h100-sxm")).folded.kinds
-    return sum(kind.cache_bytes for kind in kinds if kind.window is None)
+    kinds = Deployment(load_model(name), load_accelerator("h100-sxm")).sizes.kinds
+    return sum(kind.cache_bytes for kind in kinds if kind.mixer.held(1e9) == 1e9)
 
 
 def _alternating_numbers() -> dict[str, Any]:
@@ -40,7 +40,7 @@ def _alternating_numbers() -> dict[str, Any]:
     return {
         "tokens": tokens,
         "layers": full.layers,
-        "window": deployment.folded.kinds[0].window,
+        "window": int(deployment.sizes.kinds[0].mixer.held(1e9)),
         "sliding": sliding.bytes / 1e6,
         "full": full.bytes / 1e6,
         "ignored": tokens * each / 1e6,
@@ -190,9 +190,9 @@ EXERCISES: tuple[Exercise, ...] = (
             "batch 1 it would be {alone:,} tokens."
         ),
         numbers=lambda: {
-            "weights": server().folded.dense_bytes / 1e9,
+            "weights": server().sizes.dense_bytes / 1e9,
             "each": server().cache_bytes_per_token,
-            "exact": server().folded.dense_bytes / (32 * server().cache_bytes_per_token),
+            "exact": server().sizes.dense_bytes / (32 * server().cache_bytes_per_token),
             "alone": span_where_cache_passes_weights(server(), 1),
         },
     ),

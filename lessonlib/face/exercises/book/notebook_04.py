@@ -48,7 +48,7 @@ EXERCISES: tuple[Exercise, ...] = (
                 "the experts.",
             ),
             Slip(
-                lambda: mixture().folded.resident_bytes / 1e9,
+                lambda: mixture().sizes.resident_bytes / 1e9,
                 "That is all that is stored. A few experts are left over, and the input embedding is looked up.",
             ),
         ),

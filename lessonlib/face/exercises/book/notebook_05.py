@@ -52,7 +52,7 @@ def _verifying_bytes(tokens: int) -> float:
 def _separate_experts() -> float:
     """Bytes of a pass of g + 1 tokens if no two of them ever shared an expert."""
     one, tokens = _verifying_bytes(1), SPECULATION.draft_tokens + 1
-    return one + (tokens - 1) * (one - mixture().folded.dense_bytes)
+    return one + (tokens - 1) * (one - mixture().sizes.dense_bytes)
 
 
 def _with_overhead(bandwidth: float) -> float:
@@ -190,8 +190,8 @@ EXERCISES: tuple[Exercise, ...] = (
         ),
         numbers=lambda: {
             "weights": 100 * cost_of(REASONING, 32).decode.linear.seconds / cost_of(REASONING, 32).seconds,
-            "before": server().folded.dense_bytes / 1e9,
-            "after": INT4(server(), REASONING)[0].folded.dense_bytes / 1e9,
+            "before": server().sizes.dense_bytes / 1e9,
+            "after": INT4(server(), REASONING)[0].sizes.dense_bytes / 1e9,
         },
     ),
     NumberExercise(

@@ -7,7 +7,8 @@ from typing import Any
 from lessonlib.face.exercises.book.common import CHAT, cost_of, server, smallest_compute_bound_prompt
 from lessonlib.face.exercises.exercises import ChoiceExercise, Exercise, NumberExercise, Slip
 from lessonlib.measured.timing.cpu import cpu_predictions, recorded_cpu, this_machine
-from lessonlib.request.cost import Request, request_cost
+from lessonlib.request.cost import request_cost
+from lessonlib.request.request import Request
 from lessonlib.time.deployment import Deployment
 from lessonlib.time.roofline import pass_cost
 

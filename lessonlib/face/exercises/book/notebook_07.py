@@ -18,7 +18,7 @@ def _fractions(memory_class: str) -> list[float]:
 def _reached_percent(embedding: bool = False) -> float:
     """Percent of its bandwidth that an RTX A6000 reached on Llama 3 8B in fp16; `embedding`: the table streamed too."""
     point, deployment = point_of(published_row("m0280")), deployment_of(published_row("m0280"))
-    table = deployment.weight_bytes - deployment.folded.dense_bytes
+    table = deployment.weight_bytes - deployment.sizes.dense_bytes
     more = point.passes * table / deployment.bandwidth if embedding else 0.0
     return 100 * (point.floor + more) / point.measured
 
@@ -33,7 +33,7 @@ def _steps_that_fit(embedding: bool = False) -> float:
     """Steps of the published batch of 64 that its 3.4 s had time for, if each reads the weights and nothing else."""
     row = published_row("m2267")
     deployment = deployment_of(row)
-    streamed = deployment.weight_bytes if embedding else deployment.folded.dense_bytes
+    streamed = deployment.weight_bytes if embedding else deployment.sizes.dense_bytes
     return row.value / (streamed / deployment.bandwidth)
 
 
@@ -47,7 +47,7 @@ def _slope_percent(kappa: float = 1.0) -> float:
 def _step_by_two_numbers(accelerator: str) -> float:
     """Seconds of a step of Llama-3.1-8B in bf16 that reads its weights, by the two numbers from all publishers."""
     fit = decode_fits()[()]
-    streamed = server().folded.dense_bytes / load_accelerator(accelerator).bandwidth
+    streamed = server().sizes.dense_bytes / load_accelerator(accelerator).bandwidth
     return streamed / fit.fraction + fit.overhead
 
 
@@ -150,14 +150,14 @@ EXERCISES: tuple[Exercise, ...] = (
         ),
         hints=(
             "The batch does not matter here: one step serves all 64 sequences.",
-            'deployment_of(published_row("m2267")): its .folded.dense_bytes a step, over its .bandwidth.',
+            'deployment_of(published_row("m2267")): its .sizes.dense_bytes a step, over its .bandwidth.',
         ),
         solution=(
             "A step reads {gb:.2f} GB in at least {step:.2f} ms: {answer} of the 2,047. The answers were cut "
             "short, or the time is another's."
         ),
         numbers=lambda: {
-            "gb": deployment_of(published_row("m2267")).folded.dense_bytes / 1e9,
+            "gb": deployment_of(published_row("m2267")).sizes.dense_bytes / 1e9,
             "step": 1e3 * published_row("m2267").value / _steps_that_fit(),
         },
     ),

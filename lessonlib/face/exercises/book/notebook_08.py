@@ -9,7 +9,7 @@ from lessonlib.facts.catalogue import load_accelerator, load_model, load_workloa
 from lessonlib.model.precision import Precision
 from lessonlib.policy.batching import intensities, memory_batch
 from lessonlib.policy.levers import faster_peak, more_bandwidth
-from lessonlib.request.cost import Request
+from lessonlib.request.request import Request
 from lessonlib.time.deployment import Deployment
 from lessonlib.time.roofline import pass_cost
 

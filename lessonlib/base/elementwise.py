@@ -1,0 +1,40 @@
+"""The few functions that the equations need, of a float or of an array: each looks at its arguments.
+
+A float takes Python's own function, which is many times faster than NumPy's; NaN in an array stays NaN.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+
+def minimum(one: Any, other: Any) -> Any:
+    """The smaller of two, cell by cell."""
+    if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
+        return np.minimum(one, other)
+    return one if one <= other else other
+
+
+def maximum(one: Any, other: Any) -> Any:
+    """The larger of two, cell by cell."""
+    if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
+        return np.maximum(one, other)
+    return one if one >= other else other
+
+
+def where(condition: Any, yes: Any, no: Any) -> Any:
+    """`yes` where the condition holds, `no` elsewhere."""
+    if isinstance(condition, np.ndarray):
+        return np.where(condition, yes, no)
+    return yes if condition else no
+
+
+def floor(value: Any) -> Any:
+    """The largest whole number that is not above the value."""
+    return np.floor(value) if isinstance(value, np.ndarray) else math.floor(value)
+
+
+def expm1(value: Any) -> Any:
+    """exp(value) - 1, exact near 0."""
+    return np.expm1(value) if isinstance(value, np.ndarray) else math.expm1(value)

@@ -1,0 +1,98 @@
+"""What fits in a deployment's memory, and what would where it does not.
+
+    needed    = weights + batch x (cache and state of prompt + output tokens)
+    available = memory fraction x devices x memory of a device
+
+Memory is reserved for prompt + output tokens. Activations and the engine's own buffers live in the rest, 10 % by
+default.
+"""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+from lessonlib.base.errors import DoesNotFitError, InvalidInputError, LessonError, require_count
+from lessonlib.base.units import format_bytes
+
+MOST_DEVICES = 1024  # of one tensor-parallel group that a remedy may name
+
+
+def largest_batch(deployment: Any, tokens: int) -> int:
+    """The largest batch of sequences of `tokens` (prompt + output) tokens that fits; 0 when not even one does."""
+    tokens = require_count("largest_batch", "tokens", tokens)
+    if deployment.memory_free <= 0:
+        return 0
+    each = deployment.sequence_bytes(float(tokens))
+    if not each:
+        raise InvalidInputError(
+            f"largest_batch: {deployment.model.name} keeps neither cache nor state; any batch fits."
+        )
+    batch = math.floor(deployment.memory_free / each)
+    while deployment.memory_needed(float(tokens), batch + 1) <= deployment.memory_available:
+        batch += 1
+    while batch and deployment.memory_needed(float(tokens), batch) > deployment.memory_available:
+        batch -= 1
+    return batch
+
+
+def require_fit(deployment: Any, tokens: int, batch: int = 1) -> None:
+    """Raise DoesNotFitError, with the smallest changes that fit, unless `batch` sequences of `tokens` fit."""
+    tokens, batch = require_count("require_fit", "tokens", tokens), require_count("require_fit", "batch", batch)
+    needed = deployment.memory_needed(float(tokens), batch)
+    if needed <= deployment.memory_available:
+        return
+    remedies = tuple(_remedies(deployment, tokens, batch))
+    nothing = "no dtype does, and there is no link figure to join more devices"
+    if deployment.accelerator.link is not None:
+        nothing = f"no dtype and no number of these devices up to {MOST_DEVICES:,} does"
+    advice = "; or ".join(remedies) if remedies else nothing
+    raise DoesNotFitError(
+        f"{deployment.model.name} with {batch:,} x {tokens:,} tokens on {deployment.devices} x "
+        f"{deployment.accelerator.name} needs "
+        f"{format_bytes(needed)} (weights {format_bytes(deployment.weight_bytes)}, cache "
+        f"{format_bytes(needed - deployment.weight_bytes)}); available are {format_bytes(deployment.memory_available)} "
+        f"({deployment.memory_fraction:.0%} of the memory). What would fit: {advice}.",
+        needed=needed,
+        available=deployment.memory_available,
+        remedies=remedies,
+    )
+
+
+def _remedies(deployment: Any, tokens: int, batch: int) -> list[str]:
+    """The smallest change of each kind that fits: batch, precision, devices."""
+    found = []
+    largest = largest_batch(deployment, tokens)
+    if largest:
+        found.append(f"batch={largest}")
+    for change, words in (
+        ({"cache": "fp8"}, "an fp8 cache"),
+        ({"blocks": "fp8", "experts": "fp8"}, "fp8 weights"),
+        ({"blocks": "int4", "experts": "int4"}, "int4 weights"),
+        ({"blocks": "int4", "experts": "int4", "cache": "fp8"}, "int4 weights and an fp8 cache"),
+    ):
+        smaller = replace(deployment, precision=replace(deployment.precision, **change))
+        if smaller.memory_needed(float(tokens), batch) <= deployment.memory_available:
+            found.append(words)
+            break
+    if deployment.accelerator.link is not None:
+        found += _more_devices(deployment, tokens, batch, alone=not found)
+    return found
+
+
+def _more_devices(deployment: Any, tokens: int, batch: int, alone: bool) -> list[str]:
+    """The fewest devices that hold the batch; failing that, if `alone`, the fewest that hold a smaller one."""
+    each = deployment.memory_fraction * deployment.accelerator.memory
+    fewest = math.ceil(deployment.memory_needed(float(tokens), batch) / each)  # more devices never need fewer bytes
+    second: list[str] = []
+    for devices in range(deployment.devices + 1, MOST_DEVICES + 1):
+        if devices < fewest and (second or batch == 1 or not alone):
+            continue
+        try:
+            more = replace(deployment, devices=devices)
+        except LessonError:  # heads that do not divide over so many
+            continue
+        if more.memory_needed(float(tokens), batch) <= more.memory_available:
+            return [f"devices={devices}"]
+        if alone and not second and batch > 1 and (largest := more.largest_batch(tokens)):
+            second.append(f"devices={devices} with batch={largest}")
+    return second
