@@ -1,0 +1,219 @@
+"""What cannot be meant is refused: a test for every rule of every checked function and dataclass, made from the rules.
+
+Refusals are held by their class and by what they name, never by their words: those stand in test_wording.py.
+"""
+
+import inspect
+import math
+import pkgutil
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, is_dataclass, replace
+from importlib import import_module
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from helpers import h100, llama
+
+import lessonlib
+from lessonlib.base import checks
+from lessonlib.base.checks import (
+    Checked,
+    Rule,
+    a,
+    between,
+    checked,
+    choice,
+    count,
+    flag,
+    fraction,
+    items,
+    numbers,
+    optional,
+    rate,
+    text,
+)
+from lessonlib.base.errors import InvalidInputError, LessonError, UnknownNameError, shown
+
+EXAMPLES: dict[type, Any] = {type(example): example for example in (llama(), h100())}  # of classes that rules ask for
+
+
+def modules() -> Iterator[Any]:
+    for found in pkgutil.walk_packages(lessonlib.__path__, "lessonlib."):
+        if not found.name.endswith("__main__"):
+            try:
+                yield import_module(found.name)
+            except ModuleNotFoundError as error:
+                if error.name != "torch":  # which only a machine with a GPU of its own has
+                    raise
+
+
+def checked_functions() -> dict[str, Any]:
+    found = {}
+    for module in modules():
+        own = [value for value in vars(module).values() if getattr(value, "__module__", None) == module.__name__]
+        methods = [method for owner in own if inspect.isclass(owner) for method in vars(owner).values()]
+        for value in (*own, *methods):
+            value = getattr(value, "__func__", value)  # of a class method
+            if inspect.isfunction(value) and hasattr(value, "rules"):
+                found[f"{value.__module__}.{value.__qualname__}"] = value
+    return found
+
+
+def checked_classes() -> set[type]:
+    found, new = set(), {Checked}
+    for _ in modules():
+        pass
+    while new:
+        new = {kind for parent in new for kind in parent.__subclasses__()}
+        found |= {kind for kind in new if is_dataclass(kind) and kind.__module__.startswith("lessonlib.")}
+    return found
+
+
+FUNCTIONS = checked_functions()
+CLASSES = {kind.__name__: kind for kind in checked_classes()}
+
+
+def good(rule: Rule) -> Any:
+    return rule.good[0] if rule.good else EXAMPLES[rule.kind]
+
+
+def refused(call: Any, rule: Rule, owner: str, name: str, value: Any) -> None:
+    with pytest.raises(rule.error) as caught:
+        call()
+    part, what = rule.part(name, value)
+    for word in (owner, part, shown(what)):
+        assert word in str(caught.value)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNCTIONS)
+def test_a_checked_function_refuses_what_its_rules_refuse(function):
+    """By position and by name. What has no rule is never reached, so any object stands for it."""
+    owner = function.__qualname__.removesuffix(".__init__").removesuffix(".__call__")
+    parameters = inspect.signature(function).parameters
+    given = {name: object() for name, it in parameters.items() if it.default is it.empty}
+    given |= {name: good(rule) for name, rule in function.rules.items()}
+    for name, rule in function.rules.items():
+        default = parameters[name].default
+        assert default is inspect.Parameter.empty or rule(owner, name, default) == default
+        for value in rule.bad:
+            refused(lambda bad=given | {name: value}: function(**bad), rule, owner, name, value)
+        if parameters[name].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD:
+            before = [given.get(other, it.default) for other, it in parameters.items()]
+            before = before[: list(parameters).index(name)]
+            refused(lambda bad=(*before, rule.bad[0]): function(*bad), rule, owner, name, rule.bad[0])
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("kind", CLASSES.values(), ids=CLASSES)
+def test_a_checked_dataclass_refuses_what_its_rules_refuse(kind):
+    example = EXAMPLES[kind]
+    assert kind.rules.keys() <= {field.name for field in fields(kind)}
+    for name, rule in kind.rules.items():
+        for value in rule.bad:
+            refused(lambda bad={name: value}: replace(example, **bad), rule, example.owner, name, value)
+
+
+def same(one: Any, other: Any) -> bool:
+    return type(one) is type(other) and np.array_equal(one, other)
+
+
+RULES = {
+    "a": a(int),
+    "count": count(),
+    "count from 0 to 7": count(0, 7),
+    "rate": rate("s"),
+    "rate or zero": rate("s", zero=True),
+    "rate or infinity": rate("s", infinite=True),
+    "between": between(1e-9, 1e-2, "s"),
+    "between whole": between(-3, 100, "s"),
+    "fraction": fraction(),
+    "fraction or zero": fraction(zero=True),
+    "flag": flag(),
+    "choice": choice(("one", "two")),
+    "name": choice(("one", "two"), UnknownNameError),
+    "text": text(),
+    "numbers": numbers(),
+    "numbers above zero": numbers(checks.ABOVE_ZERO, math.inf),
+    "whole numbers": numbers(1, 2**53, whole=True),
+    "numbers and holes": numbers(0, holes=True),
+    "any numbers": numbers(-math.inf, math.inf, holes=True),
+    "items": items(count()),
+    "two items": items(fraction(), least=2),
+    "optional": optional(count(0)),
+    "optional numbers": optional(numbers(0)),
+}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_a_rule_takes_what_it_calls_good_and_refuses_what_it_calls_bad(rule):
+    for value in rule.good:
+        kept = rule("thing", "size", value)
+        assert same(rule("thing", "size", kept), kept) and np.array_equal(kept, value)
+    assert rule.bad
+    for value in rule.bad:
+        refused(lambda bad=value: rule("thing", "size", bad), rule, "thing", "size", value)
+
+
+def test_a_rule_keeps_one_type():
+    turned = [
+        (count(), 3.0, 3),
+        (count(), np.int64(3), 3),
+        (rate("s"), 3, 3.0),
+        (rate("s"), np.float64(3), 3.0),
+        (fraction(), np.float32(0.5), 0.5),
+        (flag(), np.True_, True),
+        (items(count()), iter([1, 2.0]), (1, 2)),
+        (optional(count()), None, None),
+    ]
+    for rule, given, kept in turned:
+        assert same(rule("thing", "size", given), kept)
+    array = numbers()("thing", "size", [1, 2])
+    assert array.dtype == np.float64 and not array.flags.writeable
+
+
+def test_a_refusal_names_the_part_that_is_wrong():
+    for rule, value, words in (
+        (numbers(1, whole=True), [[1, 2], [1.5, 2]], "size[1, 0] is 1.5"),
+        (items(fraction()), [1, 0.5, 7], "size[2] is 7"),
+        (optional(numbers(0)), [1, -1], "size[1] is -1.0"),
+    ):
+        with pytest.raises(InvalidInputError) as caught:
+            rule("thing", "size", value)
+        assert words in str(caught.value)
+
+
+def test_arguments_reach_a_checked_function_as_its_rules_turn_them():
+    @checked(size=count(), share=optional(fraction()))
+    def function(first, size=1, *rest, share=None, **others):
+        """Words."""
+        return first, size, rest, share, others
+
+    assert function("x") == ("x", 1, (), None, {})
+    assert function("x", 2.0, 3, share=1, k=4) == ("x", 2, (3,), 1.0, {"k": 4}) == function("x", 2, 3, k=4, share=1.0)
+    assert type(function("x", 2.0)[1]) is type(function("x", size=2.0)[1]) is int
+    assert function.__doc__ == "Words." and list(inspect.signature(function).parameters)[1] == "size"
+    for wrong in (lambda: function(), lambda: function(1, 2, size=2)):
+        with pytest.raises(TypeError):
+            wrong()
+    with pytest.raises(ValueError):  # a rule for what is no parameter
+        checked(sise=count())(lambda size: size)
+
+
+def test_a_checked_dataclass_keeps_what_its_rules_turn_and_then_completes_itself():
+    @dataclass(frozen=True)
+    class Box(Checked):
+        width: int
+        height: int = 2
+        rules: ClassVar = {"width": count(), "height": count()}
+
+        def complete(self):
+            if self.height > self.width:
+                raise checks.wrong(self.owner, "height", self.height, f"at most {self.width}")
+
+    assert type(Box(3.0).width) is int and Box(3.0) == Box(3)
+    for call in (lambda: Box(1), lambda: Box(0)):
+        with pytest.raises(LessonError, match="Box"):
+            call()
