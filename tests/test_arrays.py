@@ -11,7 +11,6 @@ from lessonlib.base.errors import InvalidInputError
 from lessonlib.request.cost import request_cost
 from lessonlib.request.request import REFUSALS, Request
 from lessonlib.time.roofline import Roof
-from lessonlib.work.passes import Work
 
 PROMPTS, OUTPUTS, BATCHES = np.array([[1], [1000], [128]]), np.array([1, 300, 12_800, 5]), np.array([1, 2, 1, 4])
 NUMBERS = ("seconds", "elapsed", "ttft", "tpot", "flops", "bytes", "decode_share")
