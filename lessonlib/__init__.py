@@ -29,7 +29,7 @@ from lessonlib.facts.catalogue import (
 from lessonlib.model.block import Block
 from lessonlib.model.model import Model
 from lessonlib.model.precision import Precision
-from lessonlib.policy.levers import omega, rho, ridge_tokens, roof_batch
+from lessonlib.policy.estimates import omega, rho, ridge_tokens, roof_batch
 from lessonlib.request.cost import Request, RequestCost, request_cost
 from lessonlib.time.accelerator import Accelerator
 from lessonlib.time.deployment import Deployment, Efficiency, Speculation

@@ -7,7 +7,8 @@ import pytest
 from helpers import qwen3_30b_a3b, server
 
 from lessonlib.base.errors import InvalidInputError
-from lessonlib.policy.levers import break_even_by_rho, omega, rho, roof_batch, used_over_read
+from lessonlib.policy.estimates import omega, rho, roof_batch, used_over_read
+from lessonlib.policy.sensitivity import break_even_by_rho
 from lessonlib.request.request import Request
 
 pytestmark = pytest.mark.filterwarnings("error")

@@ -11,7 +11,7 @@ from lessonlib.facts.catalogue import load_table, load_workload
 from lessonlib.model.attention import GatedDeltaNet
 from lessonlib.model.feedforward import DenseFeedForward
 from lessonlib.model.precision import Precision
-from lessonlib.policy.levers import omega, rho, ridge_tokens, roof_batch, used_over_read
+from lessonlib.policy.estimates import omega, rho, ridge_tokens, roof_batch, used_over_read
 from lessonlib.request.cost import request_cost
 from lessonlib.request.request import Request
 

@@ -6,11 +6,12 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from helpers import device, gqa_model, llama, qwen3_30b_a3b, server
+from helpers import device, gqa_model, llama, server
 
 from lessonlib.base.errors import InvalidInputError, LessonError, UnknownNameError
-from lessonlib.policy import batching, cache, levers
-from lessonlib.policy.levers import elasticities, faster_prefill, gpu_seconds, quantised, speculative_decoding
+from lessonlib.policy import batching, cache
+from lessonlib.policy.levers import quantised, speculative_decoding
+from lessonlib.policy.sensitivity import break_even_output, elasticities, faster_prefill, gpu_seconds
 from lessonlib.request.cost import request_cost
 from lessonlib.request.request import Request
 from lessonlib.time.roofline import pass_cost
@@ -19,64 +20,6 @@ pytestmark = pytest.mark.filterwarnings("error")
 CHAT = Request(1024, 128)
 MASKED = np.ma.array([1, 2], mask=[0, 1])
 HIDING = [MASKED, [[1, True]], [np.True_, 2], [np.array([True]), [2]], [np.ma.masked, 2], np.array([True])]
-
-ON_A_DEPLOYMENT = {
-    "linear_step_seconds": lambda s: cache.linear_step_seconds(s, 1),
-    "other_step_seconds": lambda s: cache.other_step_seconds(s, 1),
-    "cache_by_kind": lambda s: cache.cache_by_kind(s, 1),
-    "span_where_cache_passes_weights": cache.span_where_cache_passes_weights,
-    "used_over_read": levers.used_over_read,
-    "break_even_output": lambda s: levers.break_even_output(s, 1),
-    "intensities": lambda s: batching.intensities(s, 1, 1),
-}
-ON_A_CASE = {
-    "steady_attention_seconds": cache.steady_attention_seconds,
-    "step_parts": lambda s, r: cache.step_parts(s, r, 1),
-    "answer_traffic": cache.answer_traffic,
-    "memory_batch": batching.memory_batch,
-    "steady_state": lambda s, r: batching.steady_state(s, r, 1),
-    "mixed_pass": lambda s, r: batching.mixed_pass(s, r, 1),
-    "steady_state of a share": lambda s, r: batching.prefill_share(s, r, 1),
-    "parallel_thoughts": lambda s, r: batching.parallel_thoughts(s, r, 2),
-    "output_token_in_prompt_tokens": lambda s, r: batching.output_token_in_prompt_tokens(s, r, 1),
-    "price_of_request": lambda s, r: batching.price_of_request(s, r, 1, 2.0),
-    "rho": levers.rho,
-    "roof_batch": levers.roof_batch,
-    "limit_batch": levers.limit_batch,
-    "gpu_seconds": gpu_seconds,
-    "elasticities": elasticities,
-    "lever 'peak x 2'": lambda s, r: levers.faster_peak(2)(s, r),
-    "lever 'peak x 2' of a speedup": lambda s, r: levers.faster_peak(2).speedup(s, r),
-    "limit_batch of a speedup": lambda s, r: levers.faster_peak(2).speedup_at_limit(s, r),
-    "lever 'answer x 0.5'": lambda s, r: levers.shorter_answer(0.5)(s, r),
-}
-
-
-@pytest.mark.parametrize("name", [*ON_A_DEPLOYMENT, *ON_A_CASE])
-def test_a_deployment_and_a_request_are_what_they_are_called(name):
-    owner = name.partition(" of a ")[0]
-    for wrong in (None, "server", llama(), CHAT):
-        with pytest.raises(InvalidInputError, match=f"{owner}: deployment is .*; expected a Deployment, such as"):
-            ON_A_DEPLOYMENT[name](wrong) if name in ON_A_DEPLOYMENT else ON_A_CASE[name](wrong, CHAT)
-    for wrong in (None, (1024, 128), server()):
-        if name in ON_A_CASE:
-            with pytest.raises(InvalidInputError, match=f"{owner}: request is .*; expected a Request, such as"):
-                ON_A_CASE[name](server(), wrong)
-
-
-@pytest.mark.parametrize("batch", [-5, 0, 1.5, math.nan, "3", None, True], ids=repr)
-def test_a_batch_is_a_count_everywhere(batch):
-    moe = server(qwen3_30b_a3b())
-    for call in (
-        lambda: cache.linear_step_seconds(moe, batch),
-        lambda: cache.other_step_seconds(moe, batch),
-        lambda: gpu_seconds(server(), CHAT, batch),
-        lambda: elasticities(server(), CHAT, batch),
-        lambda: levers.faster_peak(2)(server(), CHAT, batch),
-        lambda: batching.intensities(server(), 5, batch),
-    ):
-        with pytest.raises(InvalidInputError, match="batch"):
-            call()
 
 
 @pytest.mark.parametrize("tokens", [-100, math.nan, math.inf, "3", None, True], ids=repr)
@@ -125,15 +68,15 @@ def test_a_choice_of_two_is_true_or_false(wrong):
 
 def test_a_pass_has_no_more_logits_than_tokens_and_no_more_tokens_than_can_be_counted():
     assert pass_cost(server(), 3, logits=3).linear.flops > pass_cost(server(), 3, logits=2).linear.flops
-    with pytest.raises(InvalidInputError, match="logits is 100; expected at most 1"):
+    with pytest.raises(InvalidInputError, match="logits is 100"):
         pass_cost(server(), 1, 0, 1, logits=100)
     for name in ("new", "cached", "batch"):
-        with pytest.raises(InvalidInputError, match=f"pass_cost: {name} is 1e.200; expected at most"):
+        with pytest.raises(InvalidInputError, match=f"pass_cost: {name} is 1e.200"):
             pass_cost(server(), **({"new": 1} | {name: 1e200}))
 
 
 def test_a_cache_is_of_tokens_that_can_be_counted():
-    with pytest.raises(InvalidInputError, match=r"from 0 to 2\*\*53"):
+    with pytest.raises(InvalidInputError, match="tokens is 1e"):
         cache.cache_by_kind(server(), 1e308)
 
 
@@ -158,7 +101,7 @@ def test_a_speed_up_takes_lists_and_says_what_does_not_go_together():
     assert faster_prefill([1, math.nan], 3, 2) == pytest.approx([4 / 3.5, math.nan], nan_ok=True)
     with pytest.raises(InvalidInputError, match=r"prefill_seconds \(2,\), decode_seconds \(3,\), k \(\)"):
         faster_prefill([1, 2], [1, 2, 3], 2)
-    with pytest.raises(InvalidInputError, match="both times are 0"):
+    with pytest.raises(InvalidInputError, match="prefill_seconds is 0"):
         faster_prefill(0, 0, 2)
     assert np.isnan(faster_prefill([0], [0], 2)).all()
 
@@ -169,8 +112,8 @@ def test_a_speed_up_takes_lists_and_says_what_does_not_go_together():
 def test_too_many_chunks_are_refused_wherever_a_prompt_is_priced():
     chunked = server(gqa_model(), device(), prefill_chunk=1)
     for call in (
-        lambda: levers.break_even_output(chunked, 2**50),
-        lambda: levers.break_even_output(chunked, [5, 2**50]),
+        lambda: break_even_output(chunked, 2**50),
+        lambda: break_even_output(chunked, [5, 2**50]),
         lambda: batching.output_token_in_prompt_tokens(chunked, Request(5, 5), 1, prompt=10**12),
         lambda: gpu_seconds(chunked, Request(10**12, 5)),
         lambda: elasticities(chunked, Request(10**12, 5)),
@@ -182,7 +125,7 @@ def test_too_many_chunks_are_refused_wherever_a_prompt_is_priced():
 def test_a_break_even_that_no_output_reaches_is_refused():
     for prompt, share in ((5, 1e-310), ([1e300], 0.05), (2**53 + 2, 0.05)):
         with pytest.raises(InvalidInputError):
-            levers.break_even_output(server(), prompt, share=share)
+            break_even_output(server(), prompt, share=share)
 
 
 # Elasticities and levers
@@ -205,7 +148,7 @@ def test_elasticities_that_are_no_numbers_are_refused():
 
 
 def test_parts_that_a_lever_quantises_are_those_of_a_precision():
-    with pytest.raises(UnknownNameError, match="'weights' is no part; expected one of blocks, experts, head"):
+    with pytest.raises(UnknownNameError, match="part is 'weights'; expected one of blocks, experts, head"):
         quantised(weights="int4")
     with pytest.raises(UnknownNameError, match="cache has dtype 'int3'"):
         quantised(cache="int3")

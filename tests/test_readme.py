@@ -16,7 +16,7 @@ import readme_picture
 from lessonlib.face.exercises.book.common import CHAT, REASONING, cost_of, server
 from lessonlib.face.figures.figures import plane
 from lessonlib.facts.catalogue import accelerator_names, load_measurements, model_names, workload_names
-from lessonlib.policy.levers import omega, rho
+from lessonlib.policy.estimates import omega, rho
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -18,7 +18,7 @@ from lessonlib.face.report.report import hourly_price, traffic_report
 from lessonlib.facts.catalogue import load_model
 from lessonlib.facts.own_traffic import OwnTraffic, read_traffic
 from lessonlib.measured.efficiency import typical_efficiency
-from lessonlib.policy.levers import omega, rho
+from lessonlib.policy.estimates import omega, rho
 from lessonlib.policy.mix import concurrency, price, rank_levers, traffic_omega
 from lessonlib.request.request import Request
 from lessonlib.time.accelerator import Accelerator

@@ -16,7 +16,9 @@ from lessonlib.model.model import Model
 from lessonlib.model.precision import Precision
 from lessonlib.policy.batching import mixed_pass, steady_state
 from lessonlib.policy.cache import steady_attention_seconds
-from lessonlib.policy.levers import elasticities, faster_prefill, limit_batch, omega, rho, ridge_tokens, roof_batch
+from lessonlib.policy.estimates import omega, rho, ridge_tokens, roof_batch
+from lessonlib.policy.levers import limit_batch
+from lessonlib.policy.sensitivity import elasticities, faster_prefill
 from lessonlib.request.cost import request_cost
 from lessonlib.request.request import Request
 from lessonlib.time.accelerator import Accelerator

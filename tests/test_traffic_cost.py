@@ -9,7 +9,8 @@ from helpers import deepseek_v3, device, gqa_model, h100, qwen3_30b_a3b, server
 
 from lessonlib.base.errors import DoesNotFitError, InvalidInputError
 from lessonlib.model.precision import Precision
-from lessonlib.policy.levers import faster_peak, limit_batch, more_bandwidth, omega
+from lessonlib.policy.estimates import omega
+from lessonlib.policy.levers import faster_peak, limit_batch, more_bandwidth
 from lessonlib.policy.mix import concurrency, mean_slot_bytes, price, rank_levers, traffic_omega, usual_levers
 from lessonlib.request.cost import request_cost
 from lessonlib.request.request import Request, fits

@@ -15,13 +15,8 @@ from lessonlib.model.precision import Precision
 from lessonlib.policy.levers import (
     Lever,
     batch_to_limit,
-    break_even_by_rho,
-    break_even_output,
     chunked_prefill,
-    elasticities,
     faster_peak,
-    faster_prefill,
-    gpu_seconds,
     latent_attention,
     limit_batch,
     more_bandwidth,
@@ -32,6 +27,7 @@ from lessonlib.policy.levers import (
     speculative_decoding,
     tensor_parallel,
 )
+from lessonlib.policy.sensitivity import break_even_by_rho, break_even_output, elasticities, faster_prefill, gpu_seconds
 from lessonlib.request.cost import request_cost
 from lessonlib.request.request import Request
 from lessonlib.time.deployment import Efficiency, Speculation

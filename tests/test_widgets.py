@@ -11,7 +11,7 @@ from lessonlib.base.errors import InvalidInputError
 from lessonlib.base.units import format_percent, format_seconds
 from lessonlib.face.widgets.explorer import MOST, START, UNITS, explore_request, steps, view
 from lessonlib.facts.catalogue import load_accelerator, load_model, load_workload
-from lessonlib.policy.levers import omega, rho
+from lessonlib.policy.estimates import omega, rho
 from lessonlib.request.cost import request_cost
 from lessonlib.request.request import Request
 from lessonlib.time.deployment import Deployment

@@ -20,32 +20,25 @@ from lessonlib.policy.cache import (
     span_where_cache_passes_weights,
     step_parts,
 )
+from lessonlib.policy.estimates import omega, rho, ridge_tokens, roof_batch, used_over_read
 from lessonlib.policy.levers import (
     Lever,
     batch_to_limit,
-    break_even_by_rho,
-    break_even_output,
     chunked_prefill,
-    elasticities,
     faster_peak,
-    faster_prefill,
     latent_attention,
     limit_batch,
     more_bandwidth,
     more_memory,
-    omega,
     prefix_cache,
     quantised,
-    rho,
-    ridge_tokens,
-    roof_batch,
     scaled_overhead,
     shorter_answer,
     speculative_decoding,
     tensor_parallel,
-    used_over_read,
 )
 from lessonlib.policy.mix import TrafficCost, concurrency, mean_slot_bytes, price, rank_levers, traffic_omega
+from lessonlib.policy.sensitivity import break_even_by_rho, break_even_output, elasticities, faster_prefill
 from lessonlib.policy.serving.simulator import simulate
 from lessonlib.policy.serving.traffic import Traffic, all_at_once, poisson_traffic
 

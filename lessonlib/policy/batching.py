@@ -12,40 +12,23 @@ Sources: Yu et al., Orca, OSDI 2022; Agrawal et al., Sarathi-Serve, 2403.02310 (
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from lessonlib.base.errors import (
-    MOST_TOKENS,
-    InvalidInputError,
-    require_count,
-    require_flag,
-    require_numbers,
-    require_rate,
-)
+from lessonlib.base.checks import checked, count, flag, numbers, rate
+from lessonlib.base.errors import MOST_TOKENS, InvalidInputError
 from lessonlib.policy.cache import linear_step_seconds, other_step_seconds, steady_attention_seconds
 from lessonlib.request.cost import prefill_phase, request_cost
-from lessonlib.request.request import Request, require_case, require_chunks
-from lessonlib.time.deployment import Deployment, require_deployment
+from lessonlib.request.request import BATCH, REQUEST, Request, require_chunks
+from lessonlib.time.deployment import DEPLOYMENT, PLAIN, Deployment
 from lessonlib.time.roofline import Phase
 from lessonlib.work.passes import Passes, attention_work, equal_passes, linear_work
 
 
-def _plain_steps(owner: str, deployment: Deployment) -> None:
-    if deployment.speculation is not None:
-        raise InvalidInputError(
-            f"{owner}: the deployment drafts tokens, and a round of drafts is no single step; take one without "
-            "speculation, or request_cost, which prices speculation."
-        )
-
-
+@checked(deployment=DEPLOYMENT, request=REQUEST, steady=flag(), block=count())
 def memory_batch(deployment: Deployment, request: Request, steady: bool = False, block: int = 1) -> int:
     """The largest batch that fits, with memory in blocks of `block` tokens.
 
     Reserved at the end (prompt + output tokens each), or `steady`: each sequence holds the mean over its answer, which
     is what a server with paging and many requests at different places needs. 0 when not even one fits.
     """
-    require_case("memory_batch", deployment, request)
-    block, steady = require_count("memory_batch", "block", block), require_flag("memory_batch", "steady", steady)
     held = request.prompt + request.output
     if steady:
         held = request.prompt + (request.output + 1) // 2
@@ -85,15 +68,13 @@ class SteadyState:
         return self.period / self.steps if self.steps else float("nan")
 
 
+@checked(deployment=PLAIN, request=REQUEST, batch=BATCH, mixed=flag())
 def steady_state(deployment: Deployment, request: Request, batch: int, mixed: bool = False) -> SteadyState:
     """`batch` requests in steady state; prompts prefilled alone between steps, or `mixed` into the steps.
 
     Raises DoesNotFitError when the batch does not fit reserved at its end, InvalidInputError for one output token when
     mixed (there is no step to ride on).
     """
-    require_case("steady_state", deployment, request)
-    _plain_steps("steady_state", deployment)
-    batch, mixed = require_count("steady_state", "batch", batch), require_flag("steady_state", "mixed", mixed)
     deployment.require_fit(request.prompt + request.output, batch)
     steps = request.output - 1
     if mixed:
@@ -104,15 +85,13 @@ def steady_state(deployment: Deployment, request: Request, batch: int, mixed: bo
     return SteadyState(batch, step, alone, steps, request.output)
 
 
+@checked(deployment=PLAIN, request=REQUEST, batch=BATCH)
 def mixed_pass(deployment: Deployment, request: Request, batch: int) -> float:
     """Seconds of one steady-state pass that carries `batch` decode tokens and the prompt tokens that arrive meanwhile.
 
     Each step ends b / (n_out - 1) requests, so as many begin: their prompt tokens share the linear roof with the decode
     tokens and the weights are read once. Prompt attention and decode attention are kernels of their own.
     """
-    require_case("mixed_pass", deployment, request)
-    _plain_steps("mixed_pass", deployment)
-    batch = require_count("mixed_pass", "batch", batch)
     steps = request.output - 1
     if not steps:
         raise InvalidInputError("mixed_pass: the request has one output token; it has no decode step to ride on.")
@@ -132,42 +111,36 @@ def prefill_share(deployment: Deployment, request: Request, batch: int, mixed: b
     return 1 - state.steps * decode_only / state.period
 
 
+@checked(deployment=DEPLOYMENT, request=REQUEST, thoughts=BATCH)
 def parallel_thoughts(deployment: Deployment, request: Request, thoughts: int) -> float:
     """GPU seconds of `thoughts` answers to one prompt over those of one. The prompt is prefilled once for all."""
-    require_case("parallel_thoughts", deployment, request)
-    together = request_cost(deployment, request, require_count("parallel_thoughts", "thoughts", thoughts))
+    together = request_cost(deployment, request, thoughts)
     one = request_cost(deployment, request)
     return (one.prefill.seconds + together.decode.seconds) / one.seconds
 
 
+@checked(deployment=DEPLOYMENT, request=REQUEST, batch=BATCH, prompt=count(1, MOST_TOKENS))
 def output_token_in_prompt_tokens(deployment: Deployment, request: Request, batch: int, prompt: int = 1024) -> float:
     """GPU seconds of an output token at `batch` over those of a prompt token in a prefill of `prompt` tokens alone."""
-    require_case("output_token_in_prompt_tokens", deployment, request)
     cost = request_cost(deployment, request, batch)
-    prompt_tokens = float(require_count("output_token_in_prompt_tokens", "prompt", prompt, 1, MOST_TOKENS))
-    require_chunks("output_token_in_prompt_tokens", deployment, prompt_tokens)
-    alone = prefill_phase(deployment, prompt_tokens, 0.0, 1.0)
-    return cost.tpot / batch / (alone.seconds / prompt_tokens)
+    require_chunks("output_token_in_prompt_tokens", deployment, prompt)
+    alone = prefill_phase(deployment, float(prompt), 0.0, 1.0)
+    return cost.tpot / batch / (alone.seconds / prompt)
 
 
+@checked(deployment=DEPLOYMENT, request=REQUEST, batch=BATCH, price_per_hour=rate("currency an hour"))
 def price_of_request(deployment: Deployment, request: Request, batch: int, price_per_hour: float) -> float:
     """Price of one request in the currency of `price_per_hour`, what one device costs for an hour when busy."""
-    require_case("price_of_request", deployment, request)
-    price = require_rate("price_of_request", "price_per_hour", price_per_hour, "currency an hour")
     seconds = request_cost(deployment, request, batch).seconds / batch
-    return seconds * deployment.devices * price / 3600
+    return seconds * deployment.devices * price_per_hour / 3600
 
 
+@checked(deployment=DEPLOYMENT, context=count(1, MOST_TOKENS), batch=numbers(1, MOST_TOKENS, whole=True))
 def intensities(deployment: Deployment, context: int, batch: Any) -> dict[str, Any]:
     """FLOP/byte of a decode step by batch (an array): the linear layers, and each kind of attention or state.
 
     `context`: tokens cached. Linear layers rise with the batch; attention does not, whatever the batch.
     """
-    require_deployment("intensities", deployment)
-    context = require_count("intensities", "context", context, 1, MOST_TOKENS)
-    b = require_numbers("intensities", "batch", batch)
-    if not np.all((b >= 1) & (b == np.floor(b))):
-        raise InvalidInputError("intensities: batch holds a number that is not whole or below 1.")
-    step = Phase(deployment, [equal_passes(deployment.sizes, 1.0, float(context), b, 1.0)])
+    step = Phase(deployment, [equal_passes(deployment.sizes, 1.0, float(context), batch, 1.0)])
     kinds = {kind.part: kind.label for kind in deployment.sizes.kinds}
     return {kinds.get(part, part): roof.intensity for part, roof in step.roofs.items()}

@@ -16,7 +16,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lessonlib.base.errors import InvalidInputError, require_count, require_flag
+from lessonlib.base.checks import checked, flag
+from lessonlib.base.errors import InvalidInputError
+from lessonlib.policy.estimates import ridge_tokens
 from lessonlib.policy.levers import (
     Lever,
     faster_peak,
@@ -24,13 +26,12 @@ from lessonlib.policy.levers import (
     more_memory,
     prefix_cache,
     quantised,
-    ridge_tokens,
     shorter_answer,
     speculative_decoding,
 )
 from lessonlib.request.cost import decode_phase, prefill_phase
-from lessonlib.request.request import Request, require_rows
-from lessonlib.time.deployment import Deployment
+from lessonlib.request.request import BATCH, REQUESTS, Request, rows_of
+from lessonlib.time.deployment import DEPLOYMENT, Deployment
 from lessonlib.time.roofline import Phase
 from lessonlib.work.passes import LINEAR
 
@@ -108,18 +109,18 @@ class TrafficCost:
         return waiting / (self.prefill.seconds + waiting)
 
 
+@checked(deployment=DEPLOYMENT, request=REQUESTS, paged=flag())
 def mean_slot_bytes(deployment: Deployment, request: Request, paged: bool = False) -> float:
     """Bytes that a slot holds on average over time: reserved at prompt + output, or `paged`, what is filled so far."""
-    paged = require_flag("mean_slot_bytes", "paged", paged)
-    prompt, output, _ = require_rows("mean_slot_bytes", deployment, request)
+    prompt, output, _ = rows_of("mean_slot_bytes", request)
     held = deployment.sequence_bytes(prompt + (output / 2 if paged else output))
     return float(np.sum(held * output) / np.sum(output))
 
 
+@checked(deployment=DEPLOYMENT, request=REQUESTS, paged=flag())
 def concurrency(deployment: Deployment, request: Request, paged: bool = False) -> int:
     """How many of these requests memory holds at a time, on average; DoesNotFitError when it holds not one."""
-    paged = require_flag("concurrency", "paged", paged)
-    prompt, output, _ = require_rows("concurrency", deployment, request)
+    prompt, output, _ = rows_of("concurrency", request)
     each = mean_slot_bytes(deployment, request, paged)
     if not each:
         raise InvalidInputError(f"concurrency: {deployment.model.name} keeps neither cache nor state; any number fits.")
@@ -129,26 +130,27 @@ def concurrency(deployment: Deployment, request: Request, paged: bool = False) -
     return max(1, found)
 
 
+@checked(deployment=DEPLOYMENT, request=REQUESTS)
 def traffic_omega(deployment: Deployment, request: Request) -> float:
     """omega of a mix: its roof batch over its memory batch; of requests all alike, n_out K ridge / M_free.
 
     Raises DoesNotFitError when the weights leave no memory.
     """
-    prompt, output, cached = require_rows("traffic_omega", deployment, request)
+    prompt, output, cached = rows_of("traffic_omega", request)
     if deployment.memory_free <= 0:
         deployment.require_fit(1)
     roof = ridge_tokens(deployment) / (1 + float(np.sum(prompt - cached)) / float(np.sum(output)))
     return roof * mean_slot_bytes(deployment, request) / deployment.memory_free
 
 
+@checked(deployment=DEPLOYMENT, request=REQUESTS, batch=BATCH)
 def price(deployment: Deployment, request: Request, batch: int) -> TrafficCost:
     """GPU seconds of all requests (arrays of one dimension) when `batch` of them are always under way.
 
     Whether they fit is not asked: see `fits` and `concurrency`. Raises InvalidInputError for a deployment with prefill
     chunks, which belong to engines that mix them into decode steps.
     """
-    batch = require_count("price", "batch", batch)
-    columns = require_rows("price", deployment, request)
+    columns = rows_of("price", request)
     if not request.is_array:
         raise InvalidInputError("price: the request has no array; expected a Request of arrays.")
     if deployment.prefill_chunk is not None:
@@ -185,9 +187,10 @@ class Ranked(NamedTuple):
     at_limit: float
 
 
+@checked(deployment=DEPLOYMENT, request=REQUESTS)
 def usual_levers(deployment: Deployment, request: Request) -> dict[str, Lever]:
     """What one may do, in words to a lever. Left out is what the deployment or the requests have already."""
-    require_rows("usual_levers", deployment, request)
+    rows_of("usual_levers", request)
     found = {
         "twice the FLOP/s": faster_peak(2),
         "twice the bandwidth": more_bandwidth(2),
@@ -206,6 +209,7 @@ def usual_levers(deployment: Deployment, request: Request) -> dict[str, Lever]:
     return found
 
 
+@checked(deployment=DEPLOYMENT, request=REQUESTS, batch=BATCH)
 def rank_levers(deployment: Deployment, request: Request, batch: int) -> list[Ranked]:
     """The usual levers and a prefill that takes no time, best first at the memory limit."""
 
@@ -214,11 +218,12 @@ def rank_levers(deployment: Deployment, request: Request, batch: int) -> list[Ra
         held, limit = price(changed, asked, batch), concurrency(changed, asked)
         return held, held if limit == batch else price(changed, asked, limit)
 
-    require_rows("rank_levers", deployment, request)
+    rows_of("rank_levers", request)
     before = both(deployment, request)
     found = [Ranked("a prefill that takes no time", *map(_free_prefill, before))]
     for name, lever in usual_levers(deployment, request).items():
-        after = both(*lever(deployment, request, batch)[:2])
+        changed = lever(deployment, request, batch)
+        after = both(changed.deployment, changed.request)
         found.append(Ranked(name, *(old.seconds / new.seconds for old, new in zip(before, after, strict=True))))
     return sorted(found, key=lambda ranked: (-ranked.at_limit, -ranked.held, ranked.name))
 

@@ -16,11 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from lessonlib.base.checks import checked
 from lessonlib.base.elementwise import floor
-from lessonlib.base.errors import MOST_TOKENS, InvalidInputError, shown
+from lessonlib.base.errors import InvalidInputError, shown
 from lessonlib.request.explain import assumptions, equations, html_table, text_table
-from lessonlib.request.request import REFUSALS, Request, first_wrong, require_batch, require_case, require_chunks
-from lessonlib.time.deployment import Deployment
+from lessonlib.request.request import BATCHES, REFUSALS, REQUESTS, Request, first_wrong, require_chunks
+from lessonlib.time.deployment import DEPLOYMENT, Deployment
 from lessonlib.time.roofline import Phase, Roof
 from lessonlib.work.passes import Passes, decode_steps, equal_passes
 
@@ -152,6 +153,7 @@ class RequestCost:
         return text_table(self)
 
 
+@checked(deployment=DEPLOYMENT, request=REQUESTS, batch=BATCHES)
 def request_cost(deployment: Deployment, request: Request, batch: Any = 1) -> RequestCost:
     """Cost of `batch` identical requests, prefilled in one pass and decoded in lockstep.
 
@@ -159,10 +161,6 @@ def request_cost(deployment: Deployment, request: Request, batch: Any = 1) -> Re
     cannot be meant or is beyond the model's positions, DoesNotFitError when weights and cache of `batch` sequences of
     prompt + output tokens do not fit. With arrays such cells become NaN, and `.refused` says why.
     """
-    if not isinstance(deployment, Deployment) or not isinstance(request, Request):
-        require_case("request_cost", deployment, request)
-    if type(batch) is not int or not 1 <= batch <= MOST_TOKENS:
-        batch = require_batch("request_cost", batch)
     if request.is_array or type(batch) is not int:
         return _array_cost(deployment, request, batch)
     b = float(batch)

@@ -4,21 +4,15 @@ Numbers give plain floats, arrays broadcast. A number that cannot be meant is re
 in what is computed, with a code that says why.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from lessonlib.base.errors import (
-    MOST_TOKENS,
-    InvalidInputError,
-    as_numbers,
-    is_number,
-    require_count,
-    require_instance,
-    shown,
-)
-from lessonlib.time.deployment import Deployment, require_deployment
+from lessonlib.base.checks import NOT_A_NUMBER, REFUSED, Checked, Rule, a, checked, count
+from lessonlib.base.errors import MOST_TOKENS, InvalidInputError, as_numbers, is_number
+from lessonlib.time.deployment import DEPLOYMENT, Deployment
 
 MOST_CHUNKS = 100_000
 
@@ -33,26 +27,36 @@ REFUSALS = {
 }
 
 
-def _as_input(name: str, value: Any, least: int, owner: str = "Request") -> Any:
-    """A number as an int, an array-like as an array of float64; InvalidInputError for anything else."""
-    if type(value) is int and least <= value <= MOST_TOKENS:  # the usual case, and the fast one
-        return value
-    if is_number(value):
-        count = require_count(owner, name, value, least)
-        if count > MOST_TOKENS:
-            raise InvalidInputError(f"{owner}: {name} is {shown(value)}; expected at most 2**53, to count exactly.")
-        return count
-    array = as_numbers(value) if isinstance(value, list | tuple | np.ndarray) else None
-    if array is None:
-        what = f"an array of {value.dtype}" if isinstance(value, np.ndarray) else shown(value)
-        raise InvalidInputError(
-            f"{owner}: {name} is {what}; expected a whole number of at least {least}, or an array of them."
-        )
-    return _as_input(name, array.item(), least, owner) if array.ndim == 0 else array
+def whole_or_array(least: int) -> Rule:
+    """A whole number as an int, or an array-like of numbers as float64; an array's cells are looked at later."""
+
+    def turn(value: Any) -> Any:
+        if type(value) is int and least <= value <= MOST_TOKENS:  # the usual case, and the fast one
+            return value
+        if is_number(value):
+            return int(value) if value == int(value) and least <= value <= MOST_TOKENS else REFUSED
+        array = as_numbers(value) if isinstance(value, list | tuple | np.ndarray) else None
+        if array is None:
+            return REFUSED
+        return array if array.ndim else turn(array.item())
+
+    bad = tuple(value for value in NOT_A_NUMBER if not isinstance(value, list))
+    expected = f"a whole number from {least} to 2**53, or an array of them"
+    return Rule(expected, turn, (least, float(least), [least, 5]), (*bad, least - 1, least + 0.5, MOST_TOKENS + 1))
+
+
+def _broadcast_shape(request: Any, batch: Any) -> tuple[int, ...]:
+    shapes = {name: np.shape(getattr(request, name)) for name in ("prompt", "output", "cached")}
+    shapes["batch"] = np.shape(batch)
+    try:
+        return np.broadcast_shapes(*shapes.values())
+    except ValueError:
+        words = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+        raise InvalidInputError(f"Request: the shapes do not broadcast together: {words}.") from None
 
 
 @dataclass(frozen=True, eq=False)
-class Request:
+class Request(Checked):
     """Prompt tokens, output tokens, and how many of the prompt's tokens a prefix cache already holds.
 
     Each is a whole number, or an array of them (they broadcast). A number that cannot be meant raises
@@ -64,13 +68,16 @@ class Request:
     cached: Any = 0
     is_array: bool = field(init=False, repr=False, default=False)
 
-    def __post_init__(self) -> None:
-        put = object.__setattr__
-        put(self, "prompt", _as_input("prompt", self.prompt, 1))
-        put(self, "output", _as_input("output", self.output, 1))
-        put(self, "cached", _as_input("cached", self.cached, 0))
-        put(self, "is_array", any(type(v) is not int for v in (self.prompt, self.output, self.cached)))
-        if self.is_array:
+    rules: ClassVar[Mapping[str, Rule]] = {
+        "prompt": whole_or_array(1),
+        "output": whole_or_array(1),
+        "cached": whole_or_array(0),
+    }
+
+    def complete(self) -> None:
+        is_array = any(type(value) is not int for value in (self.prompt, self.output, self.cached))
+        object.__setattr__(self, "is_array", is_array)
+        if is_array:
             _broadcast_shape(self, 1)
         elif self.cached >= self.prompt:
             raise InvalidInputError(
@@ -79,17 +86,27 @@ class Request:
             )
 
 
-def require_case(owner: str, deployment: Any, request: Any, arrays: bool = False) -> None:
-    """InvalidInputError unless these are a Deployment and a Request, one of plain numbers unless `arrays`."""
-    require_deployment(owner, deployment)
-    require_instance(owner, "request", request, Request, "Request(prompt=128, output=12_800)")
-    if request.is_array and not arrays:
-        raise InvalidInputError(f"{owner}: the request has arrays; give one request.")
+REQUESTS = a(Request, "Request(prompt=128, output=12_800)")
+REQUEST = Rule(
+    "a Request of plain numbers, such as Request(prompt=128, output=12_800)",
+    lambda value: value if isinstance(value, Request) and not value.is_array else REFUSED,
+    good=(Request(128, 12_800),),
+    bad=(*REQUESTS.bad, Request([1, 2], 5)),
+    kind=Request,
+)
+BATCH = count(1, MOST_TOKENS)
+BATCHES = whole_or_array(1)
 
 
-def require_batch(owner: str, batch: Any) -> Any:
-    """A batch as an int, or an array of them as it is; InvalidInputError for what is neither."""
-    return _as_input("batch", batch, 1, owner)
+@dataclass(frozen=True)
+class Case(Checked):
+    """A deployment, a request of plain numbers and a batch of it: the triple that levers change, checked once."""
+
+    deployment: Deployment
+    request: Request
+    batch: int = 1
+
+    rules: ClassVar[Mapping[str, Rule]] = {"deployment": DEPLOYMENT, "request": REQUESTS, "batch": BATCH}
 
 
 def require_chunks(owner: str, deployment: Deployment, new: Any) -> None:
@@ -98,9 +115,8 @@ def require_chunks(owner: str, deployment: Deployment, new: Any) -> None:
         raise InvalidInputError(f"{owner}: {REFUSALS[7]}; take a larger prefill_chunk.")
 
 
-def counted(owner: str, request: Request, batch: Any = 1) -> tuple[Any, Any, Any, Any]:
+def counted(request: Request, batch: Any = 1) -> tuple[Any, Any, Any, Any]:
     """(prompt, output, cached, batch): numbers as they are; arrays of one shape, NaN in each cell that is refused."""
-    batch = require_batch(owner, batch)
     values = (request.prompt, request.output, request.cached, batch)
     if not request.is_array and type(batch) is int:
         return values
@@ -110,12 +126,11 @@ def counted(owner: str, request: Request, batch: Any = 1) -> tuple[Any, Any, Any
     return prompt, output, cached, batch
 
 
-def require_rows(owner: str, deployment: Any, request: Any) -> tuple[Any, Any, Any]:
+def rows_of(owner: str, request: Request) -> tuple[Any, Any, Any]:
     """(prompt, output, cached) of one request or several, arrays of one dimension in float64.
 
     InvalidInputError for more dimensions, for none at all, and for the first request that cannot be meant.
     """
-    require_case(owner, deployment, request, arrays=True)
     columns = [np.atleast_1d(np.asarray(v, np.float64)) for v in (request.prompt, request.output, request.cached)]
     prompt, output, cached = np.broadcast_arrays(*columns)
     if prompt.ndim > 1 or not prompt.size:
@@ -133,25 +148,16 @@ def require_rows(owner: str, deployment: Any, request: Any) -> tuple[Any, Any, A
     return prompt, output, cached
 
 
+@checked(deployment=DEPLOYMENT, request=REQUESTS)
 def fits(deployment: Deployment, request: Request) -> dict[str, Any]:
     """Which requests (arrays) a server cannot take at all: reason to a mask. A request has the first that is true."""
-    prompt, output, _ = require_rows("fits", deployment, request)
+    prompt, output, _ = rows_of("fits", request)
     tokens = prompt + output
     limit = deployment.max_positions
     long = np.zeros(tokens.shape, bool) if limit is None else tokens > limit
     large = ~long & (deployment.memory_needed(tokens) > deployment.memory_available)
     positions = "" if limit is None else f" of {limit:,}"
     return {f"beyond the model's positions{positions}": long, "more than the memory holds beside the weights": large}
-
-
-def _broadcast_shape(request: Request, batch: Any) -> tuple[int, ...]:
-    shapes = {name: np.shape(getattr(request, name)) for name in ("prompt", "output", "cached")}
-    shapes["batch"] = np.shape(batch)
-    try:
-        return np.broadcast_shapes(*shapes.values())
-    except ValueError:
-        words = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
-        raise InvalidInputError(f"Request: the shapes do not broadcast together: {words}.") from None
 
 
 def _not_whole(value: Any, least: int) -> Any:

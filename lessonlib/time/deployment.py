@@ -1,26 +1,14 @@
-"""A deployment: a model on an accelerator, in a precision, with an efficiency; and what fits in its memory.
-
-    needed    = weights + batch x (cache and state of prompt + output tokens)
-    available = memory fraction x devices x memory of a device
-
-Memory is reserved for prompt + output tokens. Activations and the engine's own buffers live in the
-rest, 10 % by default.
-"""
+"""A deployment: a model on an accelerator, in a precision, with an efficiency; all that a price needs to know."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from lessonlib.base.errors import (
-    InvalidInputError,
-    require_count,
-    require_fraction,
-    require_instance,
-    require_rate,
-    shown,
-)
+from lessonlib.base.checks import REFUSED, Checked, Rule, a, count, fraction, optional, rate
+from lessonlib.base.errors import InvalidInputError
 from lessonlib.base.units import format_bytes
 from lessonlib.model.model import Model
 from lessonlib.model.precision import Precision
@@ -28,9 +16,11 @@ from lessonlib.time.accelerator import Accelerator
 from lessonlib.time.memory import largest_batch, require_fit
 from lessonlib.work.sizes import ModelSizes, sizes_of
 
+TOKENS, SEQUENCES = rate("tokens", zero=True), rate("sequences", zero=True)
+
 
 @dataclass(frozen=True)
-class Efficiency:
+class Efficiency(Checked):
     """How much of a datasheet a real machine gives. The defaults are the floor: all of it, and no overhead.
 
     `mfu`, `mbu`: fractions of peak FLOP/s and of bandwidth. `overhead`: seconds added to every forward pass.
@@ -42,16 +32,16 @@ class Efficiency:
     overhead: float = 0.0
     all_reduce_latency: float = 10e-6
 
-    def __post_init__(self) -> None:
-        for name in ("mfu", "mbu"):
-            object.__setattr__(self, name, require_fraction("Efficiency", name, getattr(self, name)))
-        for name in ("overhead", "all_reduce_latency"):
-            value = require_rate("Efficiency", name, getattr(self, name), "seconds", zero=True)
-            object.__setattr__(self, name, value)
+    rules: ClassVar[Mapping[str, Rule]] = {
+        "mfu": fraction(),
+        "mbu": fraction(),
+        "overhead": rate("seconds", zero=True),
+        "all_reduce_latency": rate("seconds", zero=True),
+    }
 
 
 @dataclass(frozen=True)
-class Speculation:
+class Speculation(Checked):
     """Speculative decoding: `draft_tokens` g proposed a round, each accepted with probability `acceptance` a.
 
     A round yields E = (1 - a**(g + 1)) / (1 - a) tokens on average (g + 1 at a = 1). `draft` is the model that
@@ -63,14 +53,11 @@ class Speculation:
     acceptance: float
     draft: Model | None = None
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "draft_tokens", require_count("Speculation", "draft_tokens", self.draft_tokens))
-        acceptance = require_fraction("Speculation", "acceptance", self.acceptance, zero=True)
-        object.__setattr__(self, "acceptance", acceptance)
-        if self.draft is not None and not isinstance(self.draft, Model):
-            raise InvalidInputError(
-                f"Speculation: draft is {shown(self.draft)}; expected a Model, or None for free drafts."
-            )
+    rules: ClassVar[Mapping[str, Rule]] = {
+        "draft_tokens": count(),
+        "acceptance": fraction(zero=True),
+        "draft": optional(a(Model)),
+    }
 
     @property
     def tokens_per_round(self) -> float:
@@ -82,7 +69,7 @@ class Speculation:
 
 
 @dataclass(frozen=True)
-class Deployment:
+class Deployment(Checked):
     """A model served by `devices` equal accelerators as one tensor-parallel group.
 
     `memory_fraction`: the share of memory that weights and cache may take. `prefill_chunk`: tokens of a prefill pass at
@@ -105,24 +92,19 @@ class Deployment:
     max_positions: int | None = field(init=False, repr=False, compare=False)  # of the model, and of a draft
     weight_bytes: float = field(init=False, repr=False, compare=False)  # of all weights, a draft's included
 
-    def __post_init__(self) -> None:
-        expected: tuple[tuple[str, type, str], ...] = (
-            ("model", Model, "load_model('llama-3.1-8b')"),
-            ("accelerator", Accelerator, "load_accelerator('h100-sxm')"),
-            ("precision", Precision, "Precision('bf16')"),
-            ("efficiency", Efficiency, "Efficiency(mfu=0.5, mbu=0.8)"),
-        )
-        for name, kind, example in expected:
-            require_instance("Deployment", name, getattr(self, name), kind, example)
-        if self.speculation is not None and not isinstance(self.speculation, Speculation):
-            raise InvalidInputError(
-                f"Deployment: speculation is {shown(self.speculation)}; expected a Speculation or None."
-            )
+    rules: ClassVar[Mapping[str, Rule]] = {
+        "model": a(Model, "load_model('llama-3.1-8b')"),
+        "accelerator": a(Accelerator, "load_accelerator('h100-sxm')"),
+        "precision": a(Precision, "Precision('bf16')"),
+        "devices": count(),
+        "efficiency": a(Efficiency, "Efficiency(mfu=0.5, mbu=0.8)"),
+        "memory_fraction": fraction(),
+        "prefill_chunk": optional(count()),
+        "speculation": optional(a(Speculation, "Speculation(draft_tokens=4, acceptance=0.7)")),
+    }
+
+    def complete(self) -> None:
         put = object.__setattr__
-        put(self, "devices", require_count("Deployment", "devices", self.devices))
-        put(self, "memory_fraction", require_fraction("Deployment", "memory_fraction", self.memory_fraction))
-        if self.prefill_chunk is not None:
-            put(self, "prefill_chunk", require_count("Deployment", "prefill_chunk", self.prefill_chunk))
         if self.devices > 1 and self.accelerator.link is None:
             raise InvalidInputError(
                 f"Deployment: {self.accelerator.name!r} has no link figure, so the all-reduces of {self.devices} "
@@ -160,14 +142,14 @@ class Deployment:
     def sequence_bytes(self, tokens: Any) -> Any:
         """Bytes of cache and constant state of one sequence that holds `tokens` tokens, over all devices."""
         if not isinstance(tokens, np.ndarray) and not (type(tokens) is float and 0 <= tokens < math.inf):
-            tokens = require_rate("Deployment", "tokens", tokens, "tokens", zero=True)
+            tokens = TOKENS("Deployment", "tokens", tokens)
         held = self.sizes.sequence_bytes(tokens)
         return held if self.draft_sizes is None else held + self.draft_sizes.sequence_bytes(tokens)
 
     def memory_needed(self, tokens: Any, batch: Any = 1) -> Any:
         """Bytes of weights and of `batch` sequences of `tokens` tokens each, over all devices."""
         if not isinstance(batch, np.ndarray) and not (type(batch) is float and 0 <= batch < math.inf):
-            batch = require_rate("Deployment", "batch", batch, "sequences", zero=True)
+            batch = SEQUENCES("Deployment", "batch", batch)
         return self.weight_bytes + batch * self.sequence_bytes(tokens)
 
     def largest_batch(self, tokens: int) -> int:
@@ -179,6 +161,10 @@ class Deployment:
         require_fit(self, tokens, batch)
 
 
-def require_deployment(owner: str, deployment: Any) -> None:
-    """InvalidInputError unless `deployment` is a Deployment."""
-    require_instance(owner, "deployment", deployment, Deployment, "Deployment(model, accelerator)")
+DEPLOYMENT = a(Deployment, "Deployment(model, accelerator)")  # the rule of every function that is given one
+PLAIN = Rule(
+    "a Deployment without speculation, as a step here emits one token; request_cost prices speculation",
+    lambda value: value if isinstance(value, Deployment) and value.speculation is None else REFUSED,
+    bad=DEPLOYMENT.bad,
+    kind=Deployment,
+)

@@ -11,15 +11,16 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from lessonlib.base.errors import DoesNotFitError, InvalidInputError, LessonError, require_count
+from lessonlib.base.checks import checked, count
+from lessonlib.base.errors import DoesNotFitError, InvalidInputError, LessonError
 from lessonlib.base.units import format_bytes
 
 MOST_DEVICES = 1024  # of one tensor-parallel group that a remedy may name
 
 
+@checked(tokens=count())
 def largest_batch(deployment: Any, tokens: int) -> int:
     """The largest batch of sequences of `tokens` (prompt + output) tokens that fits; 0 when not even one does."""
-    tokens = require_count("largest_batch", "tokens", tokens)
     if deployment.memory_free <= 0:
         return 0
     each = deployment.sequence_bytes(float(tokens))
@@ -35,9 +36,9 @@ def largest_batch(deployment: Any, tokens: int) -> int:
     return batch
 
 
+@checked(tokens=count(), batch=count())
 def require_fit(deployment: Any, tokens: int, batch: int = 1) -> None:
     """Raise DoesNotFitError, with the smallest changes that fit, unless `batch` sequences of `tokens` fit."""
-    tokens, batch = require_count("require_fit", "tokens", tokens), require_count("require_fit", "batch", batch)
     needed = deployment.memory_needed(float(tokens), batch)
     if needed <= deployment.memory_available:
         return

@@ -12,23 +12,22 @@ from typing import Any, Self
 
 import numpy as np
 
+from lessonlib.base.checks import checked, count, rate, wrong
 from lessonlib.base.elementwise import maximum
-from lessonlib.base.errors import MOST_TOKENS, require_count, require_rate
-from lessonlib.time.deployment import Deployment, require_deployment
+from lessonlib.base.errors import MOST_TOKENS
+from lessonlib.time.deployment import DEPLOYMENT, Deployment
 from lessonlib.time.parallel import communication_seconds
 from lessonlib.work.passes import LINEAR, Passes, Work, equal_passes
 
 
+@checked(flops=rate("FLOP", zero=True), bytes=rate("bytes", zero=True), peak=rate("FLOP/s"), bandwidth=rate("byte/s"))
 def roofline(flops: float, bytes: float, peak: float, bandwidth: float) -> float:
     """Seconds of work whose compute and memory traffic overlap fully: the longer of the two.
 
     `flops` in FLOP, `bytes` in bytes, `peak` in FLOP/s and `bandwidth` in byte/s (both already times their efficiency).
     Raises InvalidInputError for a rate that is not positive and finite, or work that is negative or not finite.
     """
-    work = require_rate("roofline", "flops", flops, "FLOP", zero=True)
-    moved = require_rate("roofline", "bytes", bytes, "bytes", zero=True)
-    compute = work / require_rate("roofline", "peak", peak, "FLOP/s")
-    return max(compute, moved / require_rate("roofline", "bandwidth", bandwidth, "byte/s"))
+    return max(flops / peak, bytes / bandwidth)
 
 
 class Roof:
@@ -128,7 +127,7 @@ class Phase:
         roofs: dict[str, Roof] = {}
         link, latency = deployment.accelerator.link, deployment.efficiency.all_reduce_latency
         communication: Any = 0.0
-        count: Any = 0.0
+        number: Any = 0.0
         for sizes, works, tokens, times in runs:
             for work in works:
                 roof = roofs.get(work[0])
@@ -136,10 +135,10 @@ class Phase:
                     roof = roofs[work[0]] = Roof(name, work[0], deployment)
                 roof.add(work)
             communication = communication + communication_seconds(link, latency, sizes, tokens, times)
-            count = count + times
+            number = number + times
         self._deployment, self._blank, self.name, self.roofs = deployment, blank, name, roofs
         self.communication = self._blanked(communication)
-        self.passes = self._blanked(count)
+        self.passes = self._blanked(number)
 
     def _blanked(self, value: Any) -> Any:
         return value if self._blank is None else value * self._blank
@@ -193,6 +192,13 @@ class Phase:
         return self._sum("seconds") + self.communication + self.overhead
 
 
+@checked(
+    deployment=DEPLOYMENT,
+    new=count(1, MOST_TOKENS),
+    cached=count(0, MOST_TOKENS),
+    batch=count(1, MOST_TOKENS),
+    logits=count(0, MOST_TOKENS),
+)
 def pass_cost(deployment: Deployment, new: int, cached: int = 0, batch: int = 1, logits: int = 1) -> Phase:
     """One forward pass: `new` tokens in each of `batch` sequences, on `cached` tokens each.
 
@@ -200,10 +206,6 @@ def pass_cost(deployment: Deployment, new: int, cached: int = 0, batch: int = 1,
     Memory limits and the model's positions are not checked here: it is one pass, not a request. Raises
     InvalidInputError.
     """
-    require_deployment("pass_cost", deployment)
-    n, c, b = (
-        float(require_count("pass_cost", name, value, least, MOST_TOKENS))
-        for name, value, least in (("new", new, 1), ("cached", cached, 0), ("batch", batch, 1))
-    )
-    positions = float(require_count("pass_cost", "logits", logits, 0, int(n)))
-    return Phase(deployment, [equal_passes(deployment.sizes, n, c, b, positions)])
+    if logits > new:
+        raise wrong("pass_cost", "logits", logits, f"a whole number from 0 to {new:,}, the new tokens")
+    return Phase(deployment, [equal_passes(deployment.sizes, *map(float, (new, cached, batch, logits)))])

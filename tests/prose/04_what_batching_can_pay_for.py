@@ -3,7 +3,7 @@
 from lessonlib import omega
 from lessonlib.face.exercises.book.common import CHAT, REASONING, mixture, server
 from lessonlib.policy.batching import memory_batch
-from lessonlib.policy.levers import ridge_tokens, roof_batch
+from lessonlib.policy.estimates import ridge_tokens, roof_batch
 
 HELD = {
     "33 reasoning requests fit": lambda: f"{memory_batch(server(), REASONING)} reasoning requests fit",

@@ -2,14 +2,8 @@
 
 from lessonlib.face.exercises.book.common import CHAT, FP8_CACHE, INT4, REASONING, cost_of, server
 from lessonlib.face.exercises.book.notebook_05 import SPECULATION
-from lessonlib.policy.levers import (
-    break_even_output,
-    elasticities,
-    faster_peak,
-    limit_batch,
-    more_bandwidth,
-    prefix_cache,
-)
+from lessonlib.policy.levers import faster_peak, limit_batch, more_bandwidth, prefix_cache
+from lessonlib.policy.sensitivity import break_even_output, elasticities
 
 
 def prefill_percent(request, batch=1):

@@ -22,15 +22,9 @@ from PIL import Image  # Pillow comes with matplotlib
 from lessonlib.base.errors import InvalidInputError
 from lessonlib.base.units import format_bytes, format_percent, format_seconds
 from lessonlib.policy.cache import StepParts
-from lessonlib.policy.levers import (
-    Lever,
-    break_even_by_rho,
-    break_even_output,
-    faster_prefill,
-    limit_batch,
-    omega,
-    rho,
-)
+from lessonlib.policy.estimates import omega, rho
+from lessonlib.policy.levers import Lever, limit_batch
+from lessonlib.policy.sensitivity import break_even_by_rho, break_even_output, faster_prefill
 from lessonlib.request.cost import RequestCost, request_cost
 from lessonlib.request.request import Request
 from lessonlib.time.deployment import Deployment

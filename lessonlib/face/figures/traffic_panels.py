@@ -22,7 +22,7 @@ from lessonlib.face.figures.figures import (
     log_token_axis,
     new_figure,
 )
-from lessonlib.policy.levers import RHO_OF_FIVE_PERCENT, omega, rho
+from lessonlib.policy.estimates import RHO_OF_FIVE_PERCENT, omega, rho
 from lessonlib.policy.mix import TrafficCost
 from lessonlib.request.request import Request
 from lessonlib.time.deployment import Deployment

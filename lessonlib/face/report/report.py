@@ -18,7 +18,7 @@ from lessonlib.face.report.page import Block, Picture, as_html, as_markdown, pla
 from lessonlib.facts.catalogue import accelerator_names, load_accelerator
 from lessonlib.facts.own_traffic import OwnTraffic
 from lessonlib.measured.efficiency import typical_efficiency
-from lessonlib.policy.levers import RHO_OF_FIVE_PERCENT, omega, rho, ridge_tokens, roof_batch
+from lessonlib.policy.estimates import RHO_OF_FIVE_PERCENT, omega, rho, ridge_tokens, roof_batch
 from lessonlib.policy.mix import (
     Ranked,
     TrafficCost,

@@ -36,9 +36,9 @@ from lessonlib.facts.catalogue import (
     model_names,
     workload_names,
 )
-from lessonlib.policy.levers import RHO_OF_FIVE_PERCENT, omega, rho
+from lessonlib.policy.estimates import RHO_OF_FIVE_PERCENT, omega, rho
 from lessonlib.request.cost import RequestCost, request_cost
-from lessonlib.request.request import Request, require_case
+from lessonlib.request.request import Request
 from lessonlib.time.deployment import Deployment
 
 START = {"model": "llama-3.1-8b", "accelerator": "h100-sxm", "prompt": 1024, "output": 128, "batch": 1}
@@ -102,7 +102,6 @@ def view(model: str, accelerator: str, prompt: int, output: int, batch: int) -> 
 
     def inside() -> str:
         deployment, request = deployed(model, accelerator), Request(prompt, output)
-        require_case("view", deployment, request)
         cost = request_cost(deployment, request, require_count("view", "batch", batch))
         return _picture(cost) + table(numbers(cost))
 

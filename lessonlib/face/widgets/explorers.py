@@ -19,7 +19,9 @@ from lessonlib.face.widgets.explorer import Explorer, accelerator_options, deplo
 from lessonlib.facts.catalogue import model_names
 from lessonlib.policy.batching import output_token_in_prompt_tokens, price_of_request, steady_state
 from lessonlib.policy.cache import answer_traffic, span_where_cache_passes_weights, step_parts
-from lessonlib.policy.levers import break_even_output, faster_prefill, limit_batch, omega, rho, roof_batch
+from lessonlib.policy.estimates import omega, rho, roof_batch
+from lessonlib.policy.levers import limit_batch
+from lessonlib.policy.sensitivity import break_even_output, faster_prefill
 from lessonlib.request.cost import request_cost
 from lessonlib.request.request import Request
 

@@ -40,7 +40,7 @@ from lessonlib.base.units import format_bytes
 from lessonlib.policy.cache import linear_step_seconds, other_step_seconds
 from lessonlib.policy.serving.findings import Occupancy, Report
 from lessonlib.policy.serving.traffic import Traffic
-from lessonlib.time.deployment import Deployment, require_deployment
+from lessonlib.time.deployment import DEPLOYMENT, Deployment
 from lessonlib.time.roofline import Phase
 from lessonlib.work.passes import Passes, Work, attention_work, linear_work
 
@@ -448,7 +448,7 @@ def simulate(
     A request alone takes `request_cost(...).elapsed`. Raises InvalidInputError for what cannot be meant, and
     DoesNotFitError for the first request that does not fit even alone.
     """
-    require_deployment("simulate", deployment)
+    DEPLOYMENT("simulate", "deployment", deployment)
     require_instance("simulate", "traffic", traffic, Traffic, "all_at_once(8, prompt=1024, output=128)")
     if deployment.speculation is not None:
         raise InvalidInputError("simulate: the deployment has speculation; expected None, as a step here is one token.")

@@ -7,7 +7,7 @@ from lessonlib.face.exercises.book.common import REASONING, cost_of, server, sma
 from lessonlib.face.exercises.exercises import ChoiceExercise, Exercise, NumberExercise, Slip
 from lessonlib.facts.catalogue import load_accelerator, load_model, model_config
 from lessonlib.model.precision import Precision
-from lessonlib.policy.levers import ridge_tokens
+from lessonlib.policy.estimates import ridge_tokens
 from lessonlib.request.request import Request
 from lessonlib.time.deployment import Deployment
 from lessonlib.time.roofline import pass_cost

@@ -6,7 +6,7 @@ from typing import Any
 from lessonlib.face.exercises.book.common import CHAT, REASONING, cost_of, largest_batch, server
 from lessonlib.face.exercises.exercises import ChoiceExercise, Exercise, NumberExercise, Slip
 from lessonlib.facts.catalogue import load_table
-from lessonlib.policy.levers import RHO_OF_FIVE_PERCENT, ridge_tokens
+from lessonlib.policy.estimates import RHO_OF_FIVE_PERCENT, ridge_tokens
 from lessonlib.request.cost import RequestCost
 from lessonlib.request.request import Request
 from lessonlib.time.roofline import pass_cost

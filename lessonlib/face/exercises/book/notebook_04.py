@@ -3,7 +3,7 @@
 from lessonlib.face.exercises.book.common import CHAT, REASONING, cost_of, mixture, server
 from lessonlib.face.exercises.exercises import ChoiceExercise, Exercise, NumberExercise, Slip
 from lessonlib.policy.batching import memory_batch, output_token_in_prompt_tokens, parallel_thoughts
-from lessonlib.policy.levers import ridge_tokens
+from lessonlib.policy.estimates import ridge_tokens
 from lessonlib.time.roofline import pass_cost
 
 EXERCISES: tuple[Exercise, ...] = (

@@ -13,15 +13,8 @@ from lessonlib.face.exercises.book.common import (
     server,
 )
 from lessonlib.face.exercises.exercises import ChoiceExercise, Exercise, NumberExercise, Slip
-from lessonlib.policy.levers import (
-    Lever,
-    break_even_by_rho,
-    break_even_output,
-    faster_peak,
-    faster_prefill,
-    more_bandwidth,
-    prefix_cache,
-)
+from lessonlib.policy.levers import Lever, faster_peak, more_bandwidth, prefix_cache
+from lessonlib.policy.sensitivity import break_even_by_rho, break_even_output, faster_prefill
 from lessonlib.request.cost import request_cost
 from lessonlib.time.deployment import Deployment, Efficiency, Speculation
 from lessonlib.time.roofline import pass_cost
@@ -58,8 +51,8 @@ def _separate_experts() -> float:
 def _with_overhead(bandwidth: float) -> float:
     efficiency = Efficiency(overhead=SLOW_STEPS)
     slow = Deployment(server().model, server().accelerator, server().precision, efficiency=efficiency)
-    deployment, request, batch = more_bandwidth(bandwidth)(slow, REASONING, 1)
-    return request_cost(deployment, request, batch).seconds
+    case = more_bandwidth(bandwidth)(slow, REASONING)
+    return request_cost(case.deployment, case.request, case.batch).seconds
 
 
 def _levers_at_limit() -> dict[str, Any]:
@@ -115,7 +108,7 @@ EXERCISES: tuple[Exercise, ...] = (
         ),
         hints=(
             "Amdahl: time before over time after, (prefill + decode) / (prefill / 2 + decode).",
-            'levers.faster_prefill(prefill, decode, 2); seconds of request_cost(server, chat, limits["chat"]).',
+            'policy.faster_prefill(prefill, decode, 2); seconds of request_cost(server, chat, limits["chat"]).',
         ),
         solution=(
             "At batch {limit:.0f} prefill takes {prefill:.3f} s and decode {decode:.3f} s. Half of the prefill stays: "
@@ -182,7 +175,7 @@ EXERCISES: tuple[Exercise, ...] = (
         ),
         hints=(
             "Which share of the time at batch 32 is weights? Only that shrinks.",
-            'levers.quantised(blocks="int4", experts="int4").speedup(server, reasoning, 32)',
+            'policy.quantised(blocks="int4", experts="int4").speedup(server, reasoning, 32)',
         ),
         solution=(
             "Weights are {weights:.0f} % of the time at batch 32. A pass streams {before:.2f} GB of them before and "
@@ -191,7 +184,7 @@ EXERCISES: tuple[Exercise, ...] = (
         numbers=lambda: {
             "weights": 100 * cost_of(REASONING, 32).decode.linear.seconds / cost_of(REASONING, 32).seconds,
             "before": server().sizes.dense_bytes / 1e9,
-            "after": INT4(server(), REASONING)[0].sizes.dense_bytes / 1e9,
+            "after": INT4(server(), REASONING).deployment.sizes.dense_bytes / 1e9,
         },
     ),
     NumberExercise(
@@ -206,7 +199,7 @@ EXERCISES: tuple[Exercise, ...] = (
         ),
         hints=(
             "Which share of the time at batch 32 is cache? Half of that falls away.",
-            'levers.quantised(cache="fp8").speedup(server, reasoning, 32)',
+            'policy.quantised(cache="fp8").speedup(server, reasoning, 32)',
         ),
         solution="Cache reads are {cache:.1f} % of the time, and half of that is saved: {answer}.",
         numbers=lambda: {
@@ -294,7 +287,7 @@ EXERCISES: tuple[Exercise, ...] = (
         ),
         hints=(
             "A step is about 4.7 ms of reading and 2 ms of overhead. Halve one of them.",
-            "Deployment(..., efficiency=Efficiency(overhead=2e-3)), then levers.more_bandwidth(2).speedup(...).",
+            "Deployment(..., efficiency=Efficiency(overhead=2e-3)), then policy.more_bandwidth(2).speedup(...).",
         ),
         solution="Before {before:.1f} s, after {after:.1f} s, of which overhead {overhead:.1f} s each: {answer}.",
         numbers=lambda: {
