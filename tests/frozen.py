@@ -39,12 +39,24 @@ from lessonlib import (
     ridge_tokens,
     roof_batch,
 )
-from lessonlib.batching import memory_batch, mixed_pass, prefill_share, steady_state
-from lessonlib.cache import answer_traffic, paging, span_where_cache_passes_weights, step_parts
-from lessonlib.continuous import simulate
-from lessonlib.levers import break_even_output, elasticities
-from lessonlib.traffic import Traffic
-from lessonlib.traffic_cost import concurrency, mean_slot_bytes, price, traffic_omega
+from lessonlib.policy import (
+    Traffic,
+    answer_traffic,
+    break_even_output,
+    concurrency,
+    elasticities,
+    mean_slot_bytes,
+    memory_batch,
+    mixed_pass,
+    paging,
+    prefill_share,
+    price,
+    simulate,
+    span_where_cache_passes_weights,
+    steady_state,
+    step_parts,
+    traffic_omega,
+)
 
 PHASE = "cache_read cache_write state_bytes communication overhead passes".split()
 ROOF = "flops bytes seconds bound".split()

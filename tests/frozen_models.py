@@ -4,7 +4,7 @@ With the adapter of frozen.py the only place that knows where the library keeps 
 """
 
 from lessonlib import Block, Model
-from lessonlib.attention import (
+from lessonlib.model.attention import (
     GatedDeltaNet,
     GroupedQueryAttention,
     KimiDeltaAttention,
@@ -13,7 +13,7 @@ from lessonlib.attention import (
     MultiHeadLatentAttention,
     ShortConvolution,
 )
-from lessonlib.feedforward import DenseFeedForward, MixtureOfExperts
+from lessonlib.model.feedforward import DenseFeedForward, MixtureOfExperts
 
 WIDTH = 64
 DENSE = DenseFeedForward(width=WIDTH, inner=96)
