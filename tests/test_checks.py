@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from helpers import gqa_model, h100, llama
+from helpers import gqa_model, h100, llama, server
 
 import lessonlib
 from lessonlib.base import checks
@@ -35,6 +35,8 @@ from lessonlib.base.checks import (
     text,
 )
 from lessonlib.base.errors import InvalidInputError, LessonError, UnknownNameError, shown
+from lessonlib.facts.catalogue import load_measurements, load_workload
+from lessonlib.measured.published import points
 from lessonlib.model.attention import (
     GatedDeltaNet,
     GroupedQueryAttention,
@@ -46,6 +48,8 @@ from lessonlib.model.attention import (
 )
 from lessonlib.model.feedforward import DenseFeedForward, MixtureOfExperts
 from lessonlib.model.precision import Precision
+from lessonlib.policy.serving.traffic import Traffic
+from lessonlib.request.cost import Request
 from lessonlib.request.lengths import LengthQuantiles
 
 EXAMPLES: dict[type, Any] = {  # of what rules ask for, and of what has rules
@@ -55,6 +59,12 @@ EXAMPLES: dict[type, Any] = {  # of what rules ask for, and of what has rules
         h100(),
         gqa_model().blocks[0][1],
         Precision(),
+        server(),
+        Request(128, 12_800),
+        Traffic([0.0], 5, 5),
+        load_workload("chat"),
+        load_measurements()[0],
+        points()[0],
         LengthQuantiles((0.5, 1), (10, 20)),
         GroupedQueryAttention(width=8, heads=4, kv_heads=2, head_dim=2),
         MultiHeadLatentAttention(width=8, heads=4, kv_rank=4, nope_dim=2, rope_dim=2, value_dim=2),
@@ -106,7 +116,9 @@ CLASSES = {kind.__name__: kind for kind in checked_classes()}
 
 
 def good(rule: Rule) -> Any:
-    return rule.good[0] if rule.good else EXAMPLES[rule.kind]
+    """A value that the rule takes: its own, or an instance of its class, or a list of one."""
+    candidates = (*rule.good, *([EXAMPLES[rule.kind], [EXAMPLES[rule.kind]]] if rule.kind else ()))
+    return next(value for value in candidates if rule.turn(value) is not checks.REFUSED)
 
 
 def refused(call: Any, rule: Rule, owner: str, name: str, value: Any) -> None:

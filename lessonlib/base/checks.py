@@ -148,13 +148,14 @@ def choice(words: Iterable[str], error: type[LessonError] = InvalidInputError) -
     )
 
 
-def text(example: str = "") -> Rule:
+def text(example: str = "", error: type[LessonError] = InvalidInputError) -> Rule:
     """A string that is not empty."""
     return Rule(
         f"a text{', such as ' if example else ''}{example}",
         lambda value: value if isinstance(value, str) and value else REFUSED,
         good=("a word",),
         bad=(None, 1, "", b"a word", ["a word"]),
+        error=error,
     )
 
 

@@ -20,43 +20,38 @@ from typing import Any
 
 import numpy as np
 
-from lessonlib.base.errors import (
-    MOST_TOKENS,
-    InvalidInputError,
-    UnknownNameError,
-    require_count,
-    require_fraction,
-    require_numbers,
-    require_rate,
-    shown,
+from lessonlib.base.checks import (
+    ABOVE_ZERO,
+    between,
+    checked,
+    choice,
+    count,
+    fraction,
+    numbers,
+    rate,
+    wrong,
 )
+from lessonlib.base.errors import MOST_TOKENS, InvalidInputError, UnknownNameError
 from lessonlib.model.attention import GroupedQueryAttention, MultiHeadLatentAttention
 from lessonlib.model.block import Block
 from lessonlib.model.model import Model
 from lessonlib.model.precision import Precision
-from lessonlib.request.cost import (
-    Request,
-    counted,
-    decode_numbers,
-    prefill_numbers,
-    request_cost,
-    require_case,
-    require_chunks,
-)
-from lessonlib.time.deployment import Deployment, Speculation, require_deployment
+from lessonlib.request.cost import Request, counted, decode_numbers, prefill_numbers, request_cost, require_chunks
+from lessonlib.request.rules import BATCH, DEPLOYMENT, ONE_REQUEST, REQUEST
+from lessonlib.time.deployment import Deployment, Speculation
 
 RHO_OF_FIVE_PERCENT = 0.05 / 0.95  # where prefill takes 5 % of the time, by the estimate
 
 
+@checked(deployment=DEPLOYMENT)
 def ridge_tokens(deployment: Deployment) -> float:
     """Tokens in one pass at which the linear layers turn from memory bound to compute bound: 295 on an H100 in bf16."""
-    require_deployment("ridge_tokens", deployment)
     return deployment.peak / deployment.bandwidth * deployment.precision.bytes_of("blocks") / 2
 
 
+@checked(deployment=DEPLOYMENT)
 def used_over_read(deployment: Deployment, batch: Any = 1) -> Any:
     """Block weights that one token uses over those that a decode step at `batch` reads; 1 for a dense model."""
-    require_deployment("used_over_read", deployment)
     batch = counted("used_over_read", Request(1, 1), batch)[3]
     used = deployment.model.block_matmul_weights
     idle_read: Any = 0.0
@@ -67,19 +62,19 @@ def used_over_read(deployment: Deployment, batch: Any = 1) -> Any:
     return float(ratio) if np.ndim(ratio) == 0 else ratio
 
 
+@checked(deployment=DEPLOYMENT, request=REQUEST)
 def rho(deployment: Deployment, request: Request, batch: Any = 1) -> Any:
     """About prefill time over decode time at `batch`. Decode-heavy means rho << 1."""
-    require_case("rho", deployment, request, arrays=True)
     prompt, output, cached, batch = counted("rho", request, batch)
     return batch * (prompt - cached) / (ridge_tokens(deployment) * output) * used_over_read(deployment, batch)
 
 
+@checked(deployment=DEPLOYMENT)
 def omega(deployment: Deployment, output: Any) -> Any:
     """Roof batch over memory batch for answers of `output` tokens. Above 1, batching cannot make decode compute bound.
 
     Raises DoesNotFitError when the weights leave no memory, InvalidInputError for a model without a growing cache.
     """
-    require_deployment("omega", deployment)
     if deployment.memory_free <= 0:
         deployment.require_fit(1)
     output = counted("omega", Request(1, output))[1]  # refuses what is no number of tokens
@@ -90,9 +85,9 @@ def omega(deployment: Deployment, output: Any) -> Any:
     return output * (deployment.cache_bytes_per_token * ridge_tokens(deployment) / deployment.memory_free)
 
 
+@checked(deployment=DEPLOYMENT, request=REQUEST)
 def roof_batch(deployment: Deployment, request: Request) -> Any:
     """The batch at which passes that mix each request's prefill into its decode steps reach the ridge (an estimate)."""
-    require_case("roof_batch", deployment, request, arrays=True)
     prompt, output, cached, _ = counted("roof_batch", request)
     return ridge_tokens(deployment) / (1 + (prompt - cached) / output)
 
@@ -109,10 +104,9 @@ class Lever:
     name: str
     change: Callable[[Deployment, Request, int], Case]
 
+    @checked(deployment=DEPLOYMENT, request=REQUEST, batch=count())
     def __call__(self, deployment: Deployment, request: Request, batch: int = 1) -> Case:
-        owner = f"lever {self.name!r}"
-        require_case(owner, deployment, request, arrays=True)
-        return self.change(deployment, request, require_count(owner, "batch", batch))
+        return self.change(deployment, request, batch)
 
     def speedup(self, deployment: Deployment, request: Request, batch: int = 1) -> float:
         """GPU seconds of one request before over after, at the batch that the lever leaves."""
@@ -129,20 +123,23 @@ class Lever:
         return before / (request_cost(changed, asked, changed_batch).seconds / changed_batch)
 
 
+@checked(deployment=DEPLOYMENT, request=ONE_REQUEST)
 def limit_batch(deployment: Deployment, request: Request) -> int:
     """The largest batch of this request that fits in memory; DoesNotFitError when not even one does."""
-    require_case("limit_batch", deployment, request)
     deployment.require_fit(request.prompt + request.output)
     return deployment.largest_batch(request.prompt + request.output)
+
+
+TIMES = rate("times")
 
 
 def _on_deployment(name: str, change: Callable[[Deployment], Deployment]) -> Lever:
     return Lever(name, lambda deployment, request, batch: (change(deployment), request, batch))
 
 
+@checked(k=TIMES)
 def faster_peak(k: float) -> Lever:
     """Peak FLOP/s of every dtype times k."""
-    k = require_rate("faster_peak", "k", k, "times")
 
     def change(d: Deployment) -> Deployment:
         peaks = {dtype: k * peak for dtype, peak in d.accelerator.peaks.items()}
@@ -151,42 +148,41 @@ def faster_peak(k: float) -> Lever:
     return _on_deployment(f"peak x {k:g}", change)
 
 
+@checked(k=TIMES)
 def more_bandwidth(k: float) -> Lever:
     """Memory bandwidth times k."""
-    k = require_rate("more_bandwidth", "k", k, "times")
     return _on_deployment(
         f"bandwidth x {k:g}",
         lambda d: replace(d, accelerator=replace(d.accelerator, bandwidth=k * d.accelerator.bandwidth)),
     )
 
 
+@checked(k=TIMES)
 def more_memory(k: float) -> Lever:
     """Memory of a device times k."""
-    k = require_rate("more_memory", "k", k, "times")
     return _on_deployment(
         f"memory x {k:g}", lambda d: replace(d, accelerator=replace(d.accelerator, memory=k * d.accelerator.memory))
     )
 
 
+@checked(k=rate("times", zero=True))
 def scaled_overhead(k: float) -> Lever:
     """Overhead of a pass times k (0 removes it)."""
-    k = require_rate("scaled_overhead", "k", k, "times", zero=True)
     return _on_deployment(
         f"overhead x {k:g}",
         lambda d: replace(d, efficiency=replace(d.efficiency, overhead=k * d.efficiency.overhead)),
     )
 
 
+PART = choice((part.name for part in fields(Precision)), UnknownNameError)
+
+
 def quantised(**parts: str) -> Lever:
     """Other dtypes for parts: quantised(blocks="int4", experts="int4"), quantised(cache="fp8")."""
     if not parts:
-        raise InvalidInputError(
-            "quantised: no part given; expected such as blocks='int4', experts='int4' or cache='fp8'."
-        )
-    known = [part.name for part in fields(Precision)]
+        raise wrong("quantised", "parts", parts, "such as blocks='int4', experts='int4' or cache='fp8'")
     for part in parts:
-        if part not in known:
-            raise UnknownNameError(f"quantised: {shown(part)} is no part; expected one of {', '.join(known)}.")
+        PART("quantised", "part", part)
     Precision(**parts)  # refuses a dtype that is not known
     words = ", ".join(f"{part} {dtype}" for part, dtype in parts.items())
     return _on_deployment(words, lambda d: replace(d, precision=replace(d.precision, **parts)))
@@ -212,26 +208,23 @@ def _latent(model: Model, rank: int, rope_dim: int) -> Model:
     return replace(model, name=f"{model.name} with a latent cache", blocks=blocks)
 
 
+@checked(rank=count(), rope_dim=count())
 def latent_attention(rank: int = 512, rope_dim: int = 64) -> Lever:
     """Grouped-query attention replaced by MLA of the same heads, with DeepSeek's latent unless given. Another model."""
-    rank, rope_dim = (
-        require_count("latent_attention", "rank", rank),
-        require_count("latent_attention", "rope_dim", rope_dim),
-    )
     return _on_deployment(
         f"MLA, latent {rank} + {rope_dim}", lambda d: replace(d, model=_latent(d.model, rank, rope_dim))
     )
 
 
+@checked(devices=count())
 def tensor_parallel(devices: int) -> Lever:
     """The same model over `devices` devices. GPU seconds are of the group: multiply by devices for device-seconds."""
-    devices = require_count("tensor_parallel", "devices", devices)
     return _on_deployment(f"tensor parallel {devices}", lambda d: replace(d, devices=devices))
 
 
+@checked(hit=fraction(zero=True))
 def prefix_cache(hit: float) -> Lever:
     """A share `hit` of the prompt is already cached; at least one prompt token is computed all the same."""
-    hit = require_fraction("prefix_cache", "hit", hit, zero=True)
 
     def change(d: Deployment, request: Request, batch: int) -> Case:
         cached = np.minimum(np.floor(hit * np.asarray(request.prompt)), np.asarray(request.prompt) - 1)
@@ -240,9 +233,9 @@ def prefix_cache(hit: float) -> Lever:
     return Lever(f"prefix cache, {hit:.0%} hit", change)
 
 
+@checked(tokens=count())
 def chunked_prefill(tokens: int) -> Lever:
     """Prefill in passes of at most `tokens` tokens. What mixing them into decode steps saves is batching.mixed_pass."""
-    tokens = require_count("chunked_prefill", "tokens", tokens)
     return _on_deployment(f"prefill chunks of {tokens:,}", lambda d: replace(d, prefill_chunk=tokens))
 
 
@@ -259,9 +252,9 @@ def batch_to_limit() -> Lever:
     return Lever("batch to the memory limit", lambda d, request, batch: (d, request, limit_batch(d, request)))
 
 
+@checked(share=fraction())
 def shorter_answer(share: float) -> Lever:
     """The answer cut to `share` of its tokens, rounded up."""
-    share = require_fraction("shorter_answer", "share", share)
 
     def change(d: Deployment, request: Request, batch: int) -> Case:
         output = np.ceil(share * np.asarray(request.output))
@@ -273,45 +266,32 @@ def shorter_answer(share: float) -> Lever:
 # ---- Amdahl and the break-even line
 
 
+@checked(prefill_seconds=numbers(0, holes=True), decode_seconds=numbers(0, holes=True), k=numbers(ABOVE_ZERO, math.inf))
 def faster_prefill(prefill_seconds: Any, decode_seconds: Any, k: Any) -> Any:
     """Amdahl's law: time before over time after a prefill k times faster (k may be infinite). Seconds of one clock.
 
     Numbers or arrays; NaN cells, which `request_cost` leaves where it refuses, stay NaN.
     """
     given = {"prefill_seconds": prefill_seconds, "decode_seconds": decode_seconds, "k": k}
-    prefill, decode, factor = (require_numbers("faster_prefill", name, value) for name, value in given.items())
-    for name, seconds in (("prefill_seconds", prefill), ("decode_seconds", decode)):
-        if np.any(seconds < 0) or np.any(np.isinf(seconds)) or (not seconds.ndim and np.isnan(seconds)):
-            raise InvalidInputError(f"faster_prefill: {name} is {shown(given[name])}; expected finite seconds from 0.")
-    if not np.all(factor > 0):
-        raise InvalidInputError(
-            f"faster_prefill: k is {shown(k)}; expected numbers above 0 (math.inf for a free prefill)."
-        )
     try:
-        np.broadcast_shapes(prefill.shape, decode.shape, factor.shape)
+        np.broadcast_shapes(*(value.shape for value in given.values()))
     except ValueError:
-        shapes = ", ".join(f"{name} {np.shape(value)}" for name, value in given.items())
+        shapes = ", ".join(f"{name} {value.shape}" for name, value in given.items())
         raise InvalidInputError(f"faster_prefill: the shapes do not broadcast together: {shapes}.") from None
     with np.errstate(divide="ignore", invalid="ignore"):  # a free prefill and no decode: infinitely faster
-        ratio = (prefill + decode) / (prefill / factor + decode)
+        ratio = (prefill_seconds + decode_seconds) / (prefill_seconds / k + decode_seconds)
     if not ratio.ndim and np.isnan(ratio):
-        raise InvalidInputError("faster_prefill: both times are 0; expected at least one above 0.")
+        raise wrong("faster_prefill", "prefill_seconds", 0.0, "one time above 0, as decode_seconds is 0 too")
     return ratio if ratio.ndim else float(ratio)
 
 
+@checked(deployment=DEPLOYMENT, prompt=numbers(1, MOST_TOKENS, whole=True), batch=BATCH, share=fraction())
 def break_even_output(deployment: Deployment, prompt: Any, batch: int = 1, share: float = 0.05) -> Any:
     """The least output at which prefill is under `share` of the GPU clock, for each prompt (a number or an array).
 
     Memory and positions are not looked at: it is where the line lies, not whether a server holds it.
     """
-    require_deployment("break_even_output", deployment)
-    batch = require_count("break_even_output", "batch", batch, 1, MOST_TOKENS)
-    share = require_fraction("break_even_output", "share", share)
-    prompts = np.atleast_1d(np.asarray(Request(prompt, 1).prompt, dtype=np.float64))
-    if not np.all((prompts >= 1) & (np.floor(prompts) == prompts) & (prompts <= MOST_TOKENS)):
-        raise InvalidInputError(
-            "break_even_output: prompt holds a number that is not whole, below 1 or above 2**53; leave it out."
-        )
+    prompts = np.atleast_1d(prompt)
     require_chunks("break_even_output", deployment, prompts)
     overhead = deployment.efficiency.overhead
     prefill = prefill_numbers(deployment, prompts, 0.0, float(batch), np).seconds(overhead)
@@ -330,16 +310,15 @@ def break_even_output(deployment: Deployment, prompt: Any, batch: int = 1, share
     return high if np.ndim(prompt) else int(high[0])
 
 
+@checked(share=fraction())
 def break_even_by_rho(deployment: Deployment, prompt: Any, batch: int = 1, share: float = 0.05) -> Any:
     """rho's estimate of the same line: rho = share / (1 - share), a straight line in the plane of prompt and output."""
-    share = require_fraction("break_even_by_rho", "share", share)
     return rho(deployment, Request(prompt, 1), batch) * (1 - share) / share
 
 
 # ---- elasticities
 
 RATES = ("peak", "bandwidth", "link", "latency", "overhead", "weight bytes", "cache bytes")
-SMALLEST_STEP, LARGEST_STEP = 1e-9, 1e-2
 
 
 def _scaled(deployment: Deployment, name: str, factor: float) -> Deployment:
@@ -370,10 +349,9 @@ def _scaled(deployment: Deployment, name: str, factor: float) -> Deployment:
     return changed
 
 
+@checked(deployment=DEPLOYMENT, request=ONE_REQUEST, batch=BATCH)
 def gpu_seconds(deployment: Deployment, request: Request, batch: int = 1) -> float:
     """GPU seconds of `batch` requests, without asking whether they fit: for derivatives at the very limit."""
-    require_case("gpu_seconds", deployment, request)
-    batch = require_count("gpu_seconds", "batch", batch, 1, MOST_TOKENS)
     require_chunks("gpu_seconds", deployment, request.prompt - request.cached)
     sizes = (float(request.prompt), float(request.output), float(request.cached), float(batch))
     prefill = prefill_numbers(deployment, sizes[0], sizes[2], sizes[3])
@@ -381,18 +359,14 @@ def gpu_seconds(deployment: Deployment, request: Request, batch: int = 1) -> flo
     return prefill.seconds(deployment.efficiency.overhead) + decode.seconds(deployment.efficiency.overhead)
 
 
+@checked(deployment=DEPLOYMENT, request=ONE_REQUEST, step=between(1e-9, 1e-2, "ln x"))
 def elasticities(deployment: Deployment, request: Request, batch: int = 1, step: float = 1e-4) -> dict[str, float]:
     """d ln T / d ln x of the GPU clock for each of RATES, and for prompt and output (one token either way).
 
-    Central differences in ln x of width `step`, 1e-9 to 1e-2. peak + bandwidth + link - latency - overhead = -1: double
-    all rates and halve all waits, and the time halves. A draft model's own bytes are not scaled.
+    Central differences in ln x of width `step`: below 1e-9 rounding shows, above 1e-2 the curve's bends do.
+    peak + bandwidth + link - latency - overhead = -1: double all rates and halve all waits, and the time halves. A
+    draft model's own bytes are not scaled.
     """
-    require_case("elasticities", deployment, request)
-    step = require_rate("elasticities", "step", step, "ln x")
-    if not SMALLEST_STEP <= step <= LARGEST_STEP:  # below it rounding shows, above it the curve's bends do
-        raise InvalidInputError(
-            f"elasticities: step is {step:g}; expected {SMALLEST_STEP:g} to {LARGEST_STEP:g} of ln x."
-        )
     found = {}
     for name in RATES:
         up = gpu_seconds(_scaled(deployment, name, math.exp(step)), request, batch)
