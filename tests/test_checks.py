@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from helpers import h100, llama
+from helpers import gqa_model, h100, llama, server
 
 import lessonlib
 from lessonlib.base import checks
@@ -28,14 +28,59 @@ from lessonlib.base.checks import (
     flag,
     fraction,
     items,
+    named,
     numbers,
     optional,
     rate,
     text,
 )
 from lessonlib.base.errors import InvalidInputError, LessonError, UnknownNameError, shown
+from lessonlib.facts.catalogue import load_measurements, load_workload
+from lessonlib.measured.published import points
+from lessonlib.model.attention import (
+    GatedDeltaNet,
+    GroupedQueryAttention,
+    KimiDeltaAttention,
+    Mamba1,
+    Mamba2,
+    MultiHeadLatentAttention,
+    ShortConvolution,
+)
+from lessonlib.model.feedforward import DenseFeedForward, MixtureOfExperts
+from lessonlib.model.precision import Precision
+from lessonlib.policy.serving.traffic import Traffic
+from lessonlib.request.lengths import LengthQuantiles
+from lessonlib.request.request import Case, Request
+from lessonlib.time.deployment import Efficiency, Speculation
 
-EXAMPLES: dict[type, Any] = {type(example): example for example in (llama(), h100())}  # of classes that rules ask for
+EXAMPLES: dict[type, Any] = {  # of what rules ask for, and of what has rules
+    type(example): example
+    for example in (
+        llama(),
+        h100(),
+        gqa_model().blocks[0][1],
+        Precision(),
+        server(),
+        Efficiency(),
+        Speculation(4, 0.7),
+        Request(128, 12_800),
+        Case(server(), Request(128, 12_800)),
+        Traffic([0.0], 5, 5),
+        load_workload("chat"),
+        load_measurements()[0],
+        points()[0],
+        LengthQuantiles((0.5, 1), (10, 20)),
+        GroupedQueryAttention(width=8, heads=4, kv_heads=2, head_dim=2),
+        MultiHeadLatentAttention(width=8, heads=4, kv_rank=4, nope_dim=2, rope_dim=2, value_dim=2),
+        GatedDeltaNet(width=8, key_heads=2, value_heads=2, key_dim=2, value_dim=2, conv_kernel=2),
+        KimiDeltaAttention(width=8, heads=4, head_dim=2, conv_kernel=2),
+        Mamba2(width=8, heads=4, head_dim=2, groups=2, state_size=2, conv_kernel=2),
+        Mamba1(width=8, inner=4, state_size=2, step_rank=2, conv_kernel=2),
+        ShortConvolution(width=8, conv_kernel=2),
+        DenseFeedForward(width=8, inner=4),
+        MixtureOfExperts(width=8, experts=4, experts_per_token=2, expert_inner=4),
+    )
+}
 
 
 def modules() -> Iterator[Any]:
@@ -71,17 +116,19 @@ def checked_classes() -> set[type]:
 
 
 FUNCTIONS = checked_functions()
-CLASSES = {kind.__name__: kind for kind in checked_classes()}
+CLASSES = {kind.__name__: kind for kind in sorted(checked_classes(), key=lambda kind: kind.__name__)}
 
 
 def good(rule: Rule) -> Any:
-    return rule.good[0] if rule.good else EXAMPLES[rule.kind]
+    """A value that the rule takes: its own, or an instance of its class, or a list of one."""
+    candidates = (*rule.good, *([EXAMPLES[rule.kind], [EXAMPLES[rule.kind]]] if rule.kind else ()))
+    return next(value for value in candidates if rule.turn(value) is not checks.REFUSED)
 
 
 def refused(call: Any, rule: Rule, owner: str, name: str, value: Any) -> None:
     with pytest.raises(rule.error) as caught:
         call()
-    part, what = rule.part(name, value)
+    part, what, _ = rule.fault(name, value)
     for word in (owner, part, shown(what)):
         assert word in str(caught.value)
 
@@ -141,6 +188,7 @@ RULES = {
     "any numbers": numbers(-math.inf, math.inf, holes=True),
     "items": items(count()),
     "two items": items(fraction(), least=2),
+    "names to rates": named(rate("s"), "{'one': 1}"),
     "optional": optional(count(0)),
     "optional numbers": optional(numbers(0)),
 }

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from inspect import signature
+from types import MappingProxyType
 from typing import Any, ClassVar, ParamSpec, TypeVar
 
 import numpy as np
@@ -42,9 +43,9 @@ def wrong(
 class Rule:
     """What a value must be. Called with the owner's name, the value's name and the value, it returns the value to keep.
 
-    `turn` gives that value, or REFUSED. `expected` says in words what is taken, `remedy` what to do. `part` finds what
-    is wrong in a wrong value, by name: the second of several points. `kind` is the class of an instance, where one is
-    asked for. `good` and `bad` are values to test the rule with.
+    `turn` gives that value, or REFUSED. `expected` says in words what is taken, `remedy` what to do. `part` finds the
+    part of a value that is wrong, as `fault` returns it: the second of several points. `kind` is the class of which an
+    instance is asked for, if one is. `good` and `bad` are values to test the rule with.
     """
 
     expected: str
@@ -53,14 +54,18 @@ class Rule:
     bad: tuple[Any, ...] = ()
     kind: type | None = None
     remedy: str = ""
-    part: Callable[[str, Any], tuple[str, Any]] = lambda name, value: (name, value)
+    part: Callable[[str, Any], tuple[str, Any, str] | None] = lambda name, value: None
     error: type[LessonError] = InvalidInputError
 
     def __call__(self, owner: str, name: str, value: Any) -> Any:
         turned = self.turn(value)
         if turned is REFUSED:
-            raise wrong(owner, *self.part(name, value), self.expected, self.remedy, self.error)
+            raise wrong(owner, *self.fault(name, value), self.remedy, self.error)
         return turned
+
+    def fault(self, name: str, value: Any) -> tuple[str, Any, str]:
+        """Of a value that is refused: the name of what is wrong, that itself, and what was expected."""
+        return self.part(name, value) or (name, value, self.expected)
 
 
 def a(kind: type, example: str = "") -> Rule:
@@ -143,20 +148,24 @@ def choice(words: Iterable[str], error: type[LessonError] = InvalidInputError) -
     )
 
 
-def text() -> Rule:
+def text(example: str = "", error: type[LessonError] = InvalidInputError) -> Rule:
     """A string that is not empty."""
     return Rule(
-        "a text",
+        f"a text{', such as ' if example else ''}{example}",
         lambda value: value if isinstance(value, str) and value else REFUSED,
         good=("a word",),
         bad=(None, 1, "", b"a word", ["a word"]),
+        error=error,
     )
 
 
-def numbers(least: float = -LARGEST, most: float = LARGEST, whole: bool = False, holes: bool = False) -> Rule:
+def numbers(
+    least: float = -LARGEST, most: float = LARGEST, whole: bool = False, holes: bool = False, flat: bool = False
+) -> Rule:
     """A number or an array-like of numbers from `least` to `most`, as a float64 array, read-only.
 
-    `holes`: NaN in an array is taken, as the mark of a cell that has no number. An infinite bound takes infinity.
+    `holes`: NaN in an array is taken, as the mark of a cell that has no number. `flat`: of one dimension at most. An
+    infinite bound takes infinity.
     """
 
     def outside(array: Any) -> Any:
@@ -167,44 +176,65 @@ def numbers(least: float = -LARGEST, most: float = LARGEST, whole: bool = False,
 
     def turn(value: Any) -> Any:
         array = as_numbers(value)
-        return REFUSED if array is None or outside(array).any() else array
+        return REFUSED if array is None or (flat and array.ndim > 1) or outside(array).any() else array
 
-    def part(name: str, value: Any) -> tuple[str, Any]:
+    def part(name: str, value: Any) -> tuple[str, Any, str] | None:
         array = as_numbers(value)
-        if array is None or not array.ndim:
-            return name, value
-        cell = np.unravel_index(np.argmax(outside(array)), array.shape)
-        return f"{name}[{', '.join(str(i) for i in cell)}]", array[cell].item()
+        misses = None if array is None or not array.ndim else outside(array)
+        if misses is None or not misses.any():
+            return None
+        cell = np.unravel_index(np.argmax(misses), array.shape)
+        return f"{name}[{', '.join(str(i) for i in cell)}]", array[cell].item(), expected
 
     low = "above 0" if least == ABOVE_ZERO else "" if least <= -LARGEST else f"of at least {least:,.10g}"
     limits = f"from {least:,.10g} to {most:,.10g}" if low and most < LARGEST else low
-    expected = f"{'whole ' if whole else ''}numbers {limits}".rstrip()
+    expected = f"{'whole ' if whole else ''}numbers {limits}".rstrip() + (", one or a list of them" if flat else "")
     inside = max(least, min(1.0, most))
     ends = ((least, -math.inf), (most, math.inf))
     misses = [math.nan, *(math.nextafter(end, far) for end, far in ends if end != far)]
     misses += [inside + 0.5] if whole else []
     bad = (*NOT_NUMBERS, *misses, *([inside, miss] for miss in misses if not (holes and math.isnan(miss))))
-    return Rule(expected, turn, (inside, [inside, inside], np.array([[inside]])), bad, part=part)
+    table = np.array([[inside, inside]])
+    good = (inside, [inside, inside], *(() if flat else (table,)))
+    return Rule(expected, turn, good, (*bad, *((table,) if flat else ())), part=part)
 
 
 def items(rule: Rule, least: int = 0) -> Rule:
     """At least `least` values that each follow `rule`, as a tuple."""
 
-    def turn(value: Any) -> Any:
-        if not isinstance(value, Iterable):
-            return REFUSED
-        turned = tuple(rule.turn(item) for item in value)
-        return REFUSED if len(turned) < least or any(item is REFUSED for item in turned) else turned
+    def listed(value: Any) -> tuple[Any, ...] | None:
+        alone = isinstance(value, str | bytes) or (isinstance(value, np.ndarray) and not value.ndim)
+        return tuple(value) if isinstance(value, Iterable) and not alone else None
 
-    def part(name: str, value: Any) -> tuple[str, Any]:
-        each = value if isinstance(value, list | tuple) else ()
-        found = ((f"{name}[{i}]", item) for i, item in enumerate(each) if rule.turn(item) is REFUSED)
-        return next(found, (name, value))
+    def turn(value: Any) -> Any:
+        found = listed(value)
+        turned = REFUSED if found is None or len(found) < least else tuple(rule.turn(item) for item in found)
+        return REFUSED if turned is REFUSED or any(item is REFUSED for item in turned) else turned
+
+    def part(name: str, value: Any) -> tuple[str, Any, str] | None:
+        misses = ((i, item) for i, item in enumerate(listed(value) or ()) if rule.turn(item) is REFUSED)
+        return next((rule.fault(f"{name}[{i}]", item) for i, item in misses), None)
 
     good = ([rule.good[0]] * max(least, 1), (rule.good[-1],) * (least + 1)) if rule.good else ()
-    bad = (None, 12, *([] for _ in range(least > 0)), *([*rule.good[:1], miss] for miss in rule.bad))
-    many = f"{least} or more" if least else "a list of any length"
-    return Rule(f"{many}, each {rule.expected}", turn, good, bad, rule.kind, rule.remedy, part)
+    bad: tuple[Any, ...] = (None, 12, "12", np.array(1.0), *([*rule.good[:1], miss] for miss in rule.bad))
+    expected = f"{f'{least} or more' if least else 'a list of any length'}, each {rule.expected}"
+    return Rule(expected, turn, good, (*bad, []) if least else bad, rule.kind, rule.remedy, part)
+
+
+def named(rule: Rule, example: str) -> Rule:
+    """A mapping, not empty, from names to values that each follow `rule`, as one that cannot be changed."""
+
+    def turn(value: Any) -> Any:
+        turned = {name: rule.turn(item) for name, item in value.items()} if isinstance(value, Mapping) else {}
+        return MappingProxyType(turned) if turned and all(item is not REFUSED for item in turned.values()) else REFUSED
+
+    def part(name: str, value: Any) -> tuple[str, Any, str] | None:
+        each = value.items() if isinstance(value, Mapping) else ()
+        return next((rule.fault(f"{name}[{key!r}]", item) for key, item in each if rule.turn(item) is REFUSED), None)
+
+    bad: tuple[Any, ...] = (None, 12, [], {}, *({"a": good, "b": miss} for good in rule.good[:1] for miss in rule.bad))
+    expected = f"a dict such as {example}, each {rule.expected}"
+    return Rule(expected, turn, tuple({"a": good} for good in rule.good), bad, part=part)
 
 
 def optional(rule: Rule) -> Rule:
@@ -242,7 +272,8 @@ def checked(**rules: Rule) -> Callable[[Callable[P, R]], Callable[P, R]]:
                     value = turn(given[place])
                     given[place] = rule(owner, name, given[place]) if value is REFUSED else value
                 elif name in kwargs:
-                    kwargs[name] = rule(owner, name, kwargs[name])
+                    value = turn(kwargs[name])
+                    kwargs[name] = rule(owner, name, kwargs[name]) if value is REFUSED else value
             return body(*given, **kwargs)
 
         call.rules = rules  # type: ignore[attr-defined]

@@ -17,9 +17,10 @@ from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
-from lessonlib.base.errors import InvalidInputError, UnknownNameError, is_number, require_count, require_rate, shown
+from lessonlib.base.checks import Checked, choice, count, optional, rate, wrong
+from lessonlib.base.errors import InvalidInputError, UnknownNameError, is_number, require_rate, shown
 from lessonlib.model.model import Model
 from lessonlib.request.lengths import LengthQuantiles
 from lessonlib.request.request import Request
@@ -59,7 +60,7 @@ QUALITIES = ("A", "B", "C")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Workload:
+class Workload(Checked):
     """A kind of request: `prompt`, `output` and `cached` in tokens, as the lesson rounds them (`basis` says from what).
 
     The medians and means are those of the source, None where it gives none. `requests`: how many it counts.
@@ -80,12 +81,15 @@ class Workload:
     licence: str = ""
     note: str = ""
 
-    def __post_init__(self) -> None:
-        owner = f"Workload {self.name!r}"
-        for field, least in (("prompt", 1), ("output", 1), ("cached", 0)):
-            object.__setattr__(self, field, require_count(owner, field, getattr(self, field), least))
+    rules: ClassVar = {"prompt": count(), "output": count(), "cached": count(0)}
+
+    @property
+    def owner(self) -> str:
+        return f"Workload {shown(self.name)}"
+
+    def complete(self) -> None:
         if self.cached >= self.prompt:
-            raise InvalidInputError(f"{owner}: cached is {self.cached}; expected less than the prompt, {self.prompt}.")
+            raise wrong(self.owner, "cached", self.cached, f"less than the prompt, {self.prompt}")
 
     @property
     def request(self) -> Request:
@@ -94,7 +98,7 @@ class Workload:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measurement:
+class Measurement(Checked):
     """A published value and the conditions under which it was measured, in SI units; None where none are stated.
 
     `model` and `accelerator` are names of the catalogue, None for what it does not hold; `..._published` is how the
@@ -130,19 +134,17 @@ class Measurement:
     unit: str
     notes: str | None = None
 
-    def __post_init__(self) -> None:
-        owner = f"Measurement {self.id!r}"
-        for field, known in (("metric", tuple(METRICS)), ("quality", QUALITIES)):
-            if getattr(self, field) not in known:
-                raise InvalidInputError(
-                    f"{owner}: {field} is {shown(getattr(self, field))}; expected one of {', '.join(known)}."
-                )
-        require_rate(owner, "value", self.value, self.unit)
-        for field in ("devices", "batch"):
-            require_count(owner, field, getattr(self, field))
-        for field in ("prompt_tokens", "prompt_tokens_to", "output_tokens", "context_tokens"):
-            if getattr(self, field) is not None:
-                require_count(owner, field, getattr(self, field), 0)
+    rules: ClassVar = {
+        "metric": choice(METRICS),
+        "quality": choice(QUALITIES),
+        "value": rate("its unit"),
+        **dict.fromkeys(("devices", "batch"), count()),
+        **dict.fromkeys(("prompt_tokens", "prompt_tokens_to", "output_tokens", "context_tokens"), optional(count(0))),
+    }
+
+    @property
+    def owner(self) -> str:
+        return f"Measurement {shown(self.id)}"
 
 
 def model_names() -> tuple[str, ...]:

@@ -9,22 +9,16 @@ sources. So each source counts once, however many rows it has, and one wild row 
 judged on sources that it has not seen, by |predicted / measured - 1|.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from lessonlib.base.errors import (
-    InvalidInputError,
-    require_choice,
-    require_fraction,
-    require_items,
-    require_numbers,
-    require_rate,
-    shown,
-)
+from lessonlib.base.checks import Checked, a, checked, choice, fraction, items, numbers, rate, wrong
+from lessonlib.base.errors import shown
 from lessonlib.time.deployment import Efficiency
 
 FRACTIONS = np.arange(20, 101) / 100
@@ -37,7 +31,7 @@ LADDER = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Point:
+class Point(Checked):
     """A measured time, and the roofs beneath it, of one pass or several.
 
     `compute`, `memory`: seconds of each roof, all its passes together. `communication`: seconds of all-reduces on the
@@ -59,18 +53,19 @@ class Point:
     all_reduces: float = 0.0
     passes: float = 1.0
 
-    def __post_init__(self) -> None:
-        owner = f"Point {shown(self.id)}"
-        require_rate(owner, "measured", self.measured, "seconds")
-        if len(self.compute) != len(self.memory) or not self.compute:
-            raise InvalidInputError(
-                f"{owner}: {len(self.compute)} compute and {len(self.memory)} memory roofs; expected pairs of them."
-            )
-        for name in ("compute", "memory"):
-            for value in getattr(self, name):
-                require_rate(owner, name, value, "seconds", zero=True)
-        for name in ("communication", "all_reduces", "passes"):
-            require_rate(owner, name, getattr(self, name), "seconds, or a count", zero=True)
+    rules: ClassVar = {
+        "measured": rate("seconds"),
+        **dict.fromkeys(("compute", "memory"), items(rate("seconds", zero=True), least=1)),
+        **dict.fromkeys(("communication", "all_reduces", "passes"), rate("seconds, or a count", zero=True)),
+    }
+
+    @property
+    def owner(self) -> str:
+        return f"Point {shown(self.id)}"
+
+    def complete(self) -> None:
+        if len(self.compute) != len(self.memory):
+            raise wrong(self.owner, "memory", self.memory, f"one for each of {len(self.compute)} compute")
 
     @property
     def publisher(self) -> str:
@@ -113,11 +108,12 @@ def seconds(point: Point, efficiency: Efficiency) -> float:
     return busy + point.communication + latency + point.passes * efficiency.overhead
 
 
+@checked(ratios=numbers(-math.inf, math.inf, holes=True))
 def errors(ratios: Any) -> Errors:
     """Of an array of predicted / measured."""
-    off = np.abs(require_numbers("errors", "ratios", ratios) - 1)
-    if off.size == 0:
-        raise InvalidInputError("errors: no ratios; expected at least one predicted / measured.")
+    off = np.abs(ratios - 1)
+    if not off.size:
+        raise wrong("errors", "ratios", [], "at least one predicted / measured")
     return Errors(float(np.median(off)), float(np.quantile(off, 0.9)), int(off.size))
 
 
@@ -136,12 +132,9 @@ class Search:
     `part`: "mbu" to fit decode, "mfu" to fit prefill, whose memory roofs then take `mbu` (a fit of decode).
     """
 
+    @checked(points=items(a(Point, "published.points()[0]"), least=1), part=choice(("mbu", "mfu")), mbu=fraction())
     def __init__(self, points: Sequence[Point], part: str = "mbu", mbu: float = 1.0):
-        require_choice("Search", "part", part, ("mbu", "mfu"))
-        mbu = require_fraction("Search", "mbu", mbu)
-        self.points = require_items("Search", "point", points, Point, "published.points()[0]")
-        if not self.points:
-            raise InvalidInputError("Search: no points; expected at least one to fit.")
+        self.points = points
         self.publishers = np.array([point.publisher for point in self.points])
         compute_divisor, memory_divisor = (FRACTIONS, mbu) if part == "mfu" else (1.0, FRACTIONS)
         rows = []
@@ -158,9 +151,7 @@ class Search:
         """One True or False a point. Numbers may be meant to name points, so they are refused."""
         mask = np.asarray(seen)
         if mask.dtype != bool or mask.shape != (len(self.points),):
-            raise InvalidInputError(
-                f"Search: seen is {shown(seen)}; expected True or False for each of {len(self.points):,} points."
-            )
+            raise wrong("Search", "seen", seen, f"True or False for each of {len(self.points):,} points")
         return mask
 
     def fit(self, seen: Any, constant: bool = False) -> Fit:
@@ -168,7 +159,7 @@ class Search:
         seen = self._mask(seen)
         publishers, counts = np.unique(self.publishers[seen], return_counts=True)
         if not publishers.size:
-            raise InvalidInputError("Search.fit: no point is seen; expected at least one.")
+            raise wrong("Search", "seen", seen, "at least one point that is seen")
         weights = 1 / counts[np.searchsorted(publishers, self.publishers[seen])]
         loss = np.tensordot(weights, self.logs[seen, :, :1] if constant else self.logs[seen], 1)
         fraction, overhead = np.unravel_index(np.argmin(loss), loss.shape)
@@ -218,6 +209,6 @@ def finest(fits: Mapping[tuple[str, ...], Fit], key: tuple[str, ...]) -> Fit:
     """The fit of the longest beginning of `key` that has one: (class, engine), else (class,), else all."""
     while key not in fits:
         if not key:
-            raise InvalidInputError("finest: there is no fit for (), all points; Search.calibrate makes one.")
+            raise wrong("finest", "fits", fits, "one for (), all points", "Search.calibrate makes one")
         key = key[:-1]
     return fits[key]

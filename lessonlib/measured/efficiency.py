@@ -5,6 +5,7 @@ from functools import cache
 
 import numpy as np
 
+from lessonlib.base.checks import checked, optional, text
 from lessonlib.base.errors import UnknownNameError, shown
 from lessonlib.facts.catalogue import load_accelerator
 from lessonlib.measured.calibration import Errors, Fit, Search, errors, finest, source_quantiles
@@ -44,6 +45,7 @@ def decode_fits() -> dict[tuple[str, ...], Fit]:
     return search.calibrate(np.ones(len(search.points), dtype=bool), ("engine",))
 
 
+@checked(engine=optional(text("'vLLM'", UnknownNameError)))
 def typical_efficiency(accelerator: str | Accelerator, engine: str | None = None) -> TypicalEfficiency:
     """What published measurements reached on such a device: `.low`, `.middle`, `.high` and their `.provenance`.
 
@@ -52,8 +54,6 @@ def typical_efficiency(accelerator: str | Accelerator, engine: str | None = None
     fit, where at least two publishers measured it. Raises UnknownNameError.
     `measured.calibration` says how it is fitted.
     """
-    if engine is not None and not isinstance(engine, str):
-        raise UnknownNameError(f"typical_efficiency: engine is {shown(engine)}; expected a name, or None for all.")
     name = accelerator.name if isinstance(accelerator, Accelerator) else accelerator
     name = load_accelerator(name).name  # refused here, with the nearest names
     return _typical(name, engine)

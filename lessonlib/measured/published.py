@@ -13,11 +13,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 
-from lessonlib.base.errors import (
-    InvalidInputError,
-    require_instance,
-    require_items,
-)
+from lessonlib.base.checks import a, checked, items
+from lessonlib.base.errors import InvalidInputError
 from lessonlib.facts.catalogue import Measurement, load_accelerator, load_measurements, load_model, load_table
 from lessonlib.measured.calibration import Point
 from lessonlib.model.precision import UNQUANTISED, Precision
@@ -31,6 +28,7 @@ GGML = ("llama.cpp", "Ollama")  # head and embedding are quantised too; of gpt-o
 FP16_ACCUMULATE = (*GGML, "TinyChat", "ExLlamaV2")
 QUANTISED_HEAD = (*GGML, "MLC-LLM", "ExLlamaV2", "gpt-fast")
 SUSPECTS = {"a": "m2264", "b": "m2266", "c": "m2276", "d": "m2262", "e": "m2269"}  # Qwen2-7B in fp16 on H100
+ROW = a(Measurement, "load_measurements()[0]")
 WHOLE_REQUEST = ("request_time", "output_rate", "output_rate_per_device")
 
 
@@ -40,9 +38,9 @@ def published_row(name: str) -> Measurement:
     return next(row for row in (*load_measurements(), *load_measurements(impossible=True)) if row.id == name)
 
 
+@checked(row=ROW)
 def engine_of(row: Measurement) -> str:
     """The engine without its version: the first word."""
-    require_instance("engine_of", "row", row, Measurement, "load_measurements()[0]")
     return row.engine.partition(" ")[0]
 
 
@@ -82,17 +80,17 @@ def _deployment(
     return Deployment(load_model(model), device, precision, devices, Efficiency(all_reduce_latency=0.0))
 
 
+@checked(row=ROW)
 def deployment_of(row: Measurement) -> Deployment:
     """The floor's deployment of a row: no overhead, no latency, the largest peak that its engine can use."""
-    require_instance("deployment_of", "row", row, Measurement, "load_measurements()[0]")
     if row.model is None or row.accelerator is None:
         raise InvalidInputError(f"Measurement {row.id!r}: its model or its accelerator is not in the catalogue.")
     return _deployment(row.model, row.accelerator, row.devices, engine_of(row), row.weights, row.cache)
 
 
+@checked(row=ROW)
 def measured_seconds(row: Measurement) -> float:
     """The time of what the row times: a decode step or several, a prefill pass, or a whole request of the batch."""
-    require_instance("measured_seconds", "row", row, Measurement, "load_measurements()[0]")
     tokens = {"prefill_rate": row.prompt_tokens}.get(row.metric, row.output_tokens) or 1
     if row.metric == "tpot":
         return row.value * _steps(row)
@@ -108,9 +106,9 @@ def _steps(row: Measurement) -> int:
     return row.output_tokens or 1 if row.metric == "decode_rate" else 1
 
 
+@checked(row=ROW)
 def point_of(row: Measurement) -> Point:
     """A row as a time over its roofs. Raises InvalidInputError for a slope, which is no time."""
-    require_instance("point_of", "row", row, Measurement, "load_measurements()[0]")
     return _point_of(row)
 
 
@@ -168,9 +166,9 @@ def points() -> tuple[Point, ...]:
     return tuple(point_of(row) for row in load_measurements() if row.metric != "itl_slope")
 
 
+@checked(points=items(a(Point, "published.points()[0]")))
 def by_memory(points: Iterable[Point]) -> dict[str, list[Point]]:
     """The points of each class of memory."""
-    points = require_items("by_memory", "point", points, Point, "published.points()[0]")
     return {name: [p for p in points if p.memory_class == name] for name in ("HBM", "GDDR", "unified")}
 
 

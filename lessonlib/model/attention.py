@@ -24,8 +24,8 @@ Mamba-2.
 from dataclasses import dataclass
 from typing import Any
 
+from lessonlib.base.checks import wrong
 from lessonlib.base.elementwise import floor, maximum, minimum
-from lessonlib.base.errors import InvalidInputError
 from lessonlib.model.part import Part
 
 
@@ -96,10 +96,7 @@ class Mixer(Part):
         Raises InvalidInputError when the heads cannot be divided.
         """
         if self.heads % devices:
-            raise InvalidInputError(
-                f"{self.name}: {self.heads} heads cannot be divided over {devices} devices; "
-                f"take a number of devices that divides {self.heads}."
-            )
+            raise wrong(self.owner, "devices", devices, f"a number that divides its {self.heads} heads")
         return 1.0
 
 
@@ -122,13 +119,9 @@ class GroupedQueryAttention(Mixer):
     gate_outputs: int = 0
     other_weights: int = 0
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def complete(self) -> None:
         if self.heads % self.kv_heads:
-            raise InvalidInputError(
-                f"{self.name}: {self.heads} heads do not divide into groups for {self.kv_heads} kv_heads; "
-                "heads must be a multiple of kv_heads."
-            )
+            raise wrong(self.owner, "heads", self.heads, f"a multiple of its kv_heads, {self.kv_heads}")
 
     @property
     def label(self) -> str:
@@ -168,10 +161,8 @@ class GroupedQueryAttention(Mixer):
     def cache_copies(self, devices: int) -> float:
         super().cache_copies(devices)
         if self.kv_heads % devices and devices % self.kv_heads:
-            raise InvalidInputError(
-                f"{self.name}: {self.kv_heads} KV heads can neither be divided over {devices} devices nor copied "
-                "evenly; take a number of devices that divides the KV heads or is a multiple of them."
-            )
+            expected = f"a number that divides its {self.kv_heads} KV heads, or a multiple of them"
+            raise wrong(self.owner, "devices", devices, expected)
         return max(1.0, devices / self.kv_heads)
 
 

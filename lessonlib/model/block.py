@@ -1,28 +1,26 @@
 """One layer of a model: what carries information between its tokens, what works on each token, and its norms."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
-from lessonlib.base.errors import InvalidInputError, require_count, shown
+from lessonlib.base.checks import Checked, a, count, optional, wrong
 from lessonlib.model.attention import Mixer
 from lessonlib.model.feedforward import FeedForward
 
 
 @dataclass(frozen=True)
-class Block:
+class Block(Checked):
     """One layer: a mixer or none, a feed-forward or none, and the weights of its norms."""
 
     mixer: Mixer | None
     feedforward: FeedForward | None
     norm_weights: int = 0
 
-    def __post_init__(self) -> None:
-        if self.mixer is None and self.feedforward is None:
-            raise InvalidInputError("Block: it has neither a mixer nor a feed-forward; give it at least one.")
-        for key, kind in (("mixer", Mixer), ("feedforward", FeedForward)):
-            part = getattr(self, key)
-            if part is not None and not isinstance(part, kind):
-                raise InvalidInputError(f"Block: its {key} is {shown(part)}; expected a {kind.__name__} or None.")
-        require_count("Block", "norm_weights", self.norm_weights, 0)
+    rules: ClassVar = {"mixer": optional(a(Mixer)), "feedforward": optional(a(FeedForward)), "norm_weights": count(0)}
+
+    def complete(self) -> None:
+        if not self.parts:
+            raise wrong(self.owner, "mixer", None, "a Mixer, as the feedforward is None too")
 
     @property
     def parts(self) -> tuple[Mixer | FeedForward, ...]:

@@ -9,7 +9,7 @@ Sources: Shazeer 2020 (arXiv 2002.05202) for the gated form; Jiang et al. 2024 (
 
 from dataclasses import dataclass
 
-from lessonlib.base.errors import InvalidInputError
+from lessonlib.base.checks import wrong
 from lessonlib.model.part import Part
 
 
@@ -80,13 +80,10 @@ class MixtureOfExperts(FeedForward):
     expert_other_weights: int = 0
     other_weights: int = 0
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def complete(self) -> None:
         if self.experts_per_token > self.experts:
-            raise InvalidInputError(
-                f"{self.name}: experts_per_token is {self.experts_per_token} but there are {self.experts} experts; "
-                "a token cannot use more experts than there are."
-            )
+            expected = f"at most the number of experts, {self.experts}"
+            raise wrong(self.owner, "experts_per_token", self.experts_per_token, expected)
 
     @property
     def matrices(self) -> int:

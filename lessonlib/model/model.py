@@ -9,19 +9,43 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from lessonlib.base.errors import InvalidInputError, as_numbers, require_count, require_rate, shown
+from lessonlib.base.checks import (
+    REFUSED,
+    Checked,
+    Rule,
+    a,
+    checked,
+    count,
+    flag,
+    items,
+    numbers,
+    optional,
+    rate,
+    wrong,
+)
+from lessonlib.base.errors import shown
 from lessonlib.model.attention import Mixer
 from lessonlib.model.block import Block
 from lessonlib.model.config.reader import read_config_as_model
 from lessonlib.model.feedforward import FeedForward
 
+LAYERS, BLOCK = count(), a(Block)
+
+
+def _layers(value: Any) -> Any:
+    """(number of layers, Block), or REFUSED."""
+    if not isinstance(value, tuple) or len(value) != 2:
+        return REFUSED
+    pair = LAYERS.turn(value[0]), BLOCK.turn(value[1])
+    return REFUSED if REFUSED in pair else pair
+
 
 @dataclass(frozen=True, kw_only=True)
-class Model:
+class Model(Checked):
     """A decoder-only transformer or hybrid, `blocks` = ((count, Block), ...) in any order.
 
     `position_weights` is a table of learned positions (looked up, never streamed); `other_weights` the final norm and
@@ -41,35 +65,27 @@ class Model:
     family: str = ""
     defaults_used: tuple[str, ...] = ()
 
-    def __post_init__(self) -> None:
-        owner = f"Model {shown(self.name)}"
-        for field in ("width", "vocabulary", "position_weights", "other_weights", "head_bias"):
-            least = 1 if field in ("width", "vocabulary") else 0
-            object.__setattr__(self, field, require_count(owner, field, getattr(self, field), least))
-        if self.max_positions is not None:
-            object.__setattr__(self, "max_positions", require_count(owner, "max_positions", self.max_positions))
-        if not isinstance(self.tied_embeddings, bool):
-            raise InvalidInputError(
-                f"{owner}: tied_embeddings is {shown(self.tied_embeddings)}; expected True or False."
-            )
-        pairs = isinstance(self.blocks, tuple) and all(
-            isinstance(pair, tuple) and len(pair) == 2 for pair in self.blocks
-        )
-        if not pairs or not all(isinstance(block, Block) for _, block in self.blocks):
-            raise InvalidInputError(
-                f"{owner}: blocks is {shown(self.blocks)}; expected ((count, Block), ...) as tuples."
-            )
-        if not self.blocks:
-            raise InvalidInputError(f"{owner}: it has no blocks; expected at least one (count, Block) pair.")
-        counts = (require_count(owner, "number of layers of a block", count) for count, _ in self.blocks)
-        blocks = tuple((count, block) for count, (_, block) in zip(counts, self.blocks, strict=True))
-        object.__setattr__(self, "blocks", blocks)
+    rules: ClassVar = {
+        "width": count(),
+        "vocabulary": count(),
+        "blocks": items(Rule("(number of layers, Block)", _layers, bad=(None, 1, (1,), (1, "a block"))), least=1),
+        "tied_embeddings": flag(),
+        "max_positions": optional(count()),
+        "position_weights": count(0),
+        "other_weights": count(0),
+        "head_bias": count(0),
+    }
+
+    @property
+    def owner(self) -> str:
+        return f"Model {shown(self.name)}"
+
+    def complete(self) -> None:
         for _, block in self.blocks:
             for part in block.parts:
                 if part.width != self.width:
-                    raise InvalidInputError(
-                        f"{owner}: a {part.name} has width {part.width}, the model {self.width}; they must agree."
-                    )
+                    expected = f"that of the model, {self.width}, in every part"
+                    raise wrong(self.owner, f"width of {part.owner}", part.width, expected)
 
     @classmethod
     def from_config(cls, config: dict[str, Any], like: str | None = None, name: str | None = None) -> Self:
@@ -84,7 +100,7 @@ class Model:
     def __repr__(self) -> str:
         kinds = ", ".join(f"{count} x {mixer.label}" for count, mixer in self.mixer_kinds)
         return (
-            f"Model {shown(self.name)}: {self.parameters:,} parameters ({self.active_parameters:,} used by a token), "
+            f"{self.owner}: {self.parameters:,} parameters ({self.active_parameters:,} used by a token), "
             f"{self.layers} layers ({kinds}), width {self.width:,}, vocabulary {self.vocabulary:,}"
         )
 
@@ -118,10 +134,10 @@ class Model:
     def active_parameters(self) -> int:
         """Parameters that one token uses: all but the routed experts that its router did not choose."""
         idle = 0
-        for count, block in self.blocks:
+        for layers, block in self.blocks:
             ffn = block.feedforward
             if ffn is not None:
-                idle += count * (ffn.experts - ffn.experts_per_token) * (ffn.expert_weights + ffn.expert_other_weights)
+                idle += layers * (ffn.experts - ffn.experts_per_token) * (ffn.expert_weights + ffn.expert_other_weights)
         return self.parameters - idle
 
     @cached_property
@@ -132,16 +148,16 @@ class Model:
         norms, biases and routers; "embedding" the tables that are looked up, learned positions among them.
         """
         blocks = experts = other = 0
-        for count, block in self.blocks:
-            other += count * block.norm_weights
+        for layers, block in self.blocks:
+            other += layers * block.norm_weights
             if block.mixer is not None:
-                blocks += count * block.mixer.matmul_weights
-                other += count * block.mixer.other_weights
+                blocks += layers * block.mixer.matmul_weights
+                other += layers * block.mixer.other_weights
             ffn = block.feedforward
             if ffn is not None:
-                blocks += count * ffn.dense_weights
-                experts += count * ffn.experts * ffn.expert_weights
-                other += count * (ffn.router_weights + ffn.other_weights + ffn.experts * ffn.expert_other_weights)
+                blocks += layers * ffn.dense_weights
+                experts += layers * ffn.experts * ffn.expert_weights
+                other += layers * (ffn.router_weights + ffn.other_weights + ffn.experts * ffn.expert_other_weights)
         return {
             "blocks": blocks,
             "experts": experts,
@@ -154,38 +170,33 @@ class Model:
     def expert_kinds(self) -> tuple[tuple[int, FeedForward], ...]:
         """((layers, feed-forward), ...) of the layers with routed experts, equal ones taken together."""
         counts: dict[FeedForward, int] = {}
-        for count, block in self.blocks:
+        for layers, block in self.blocks:
             if block.feedforward is not None and block.feedforward.experts:
-                counts[block.feedforward] = counts.get(block.feedforward, 0) + count
+                counts[block.feedforward] = counts.get(block.feedforward, 0) + layers
         return tuple((count, ffn) for ffn, count in counts.items())
 
     @cached_property
     def mixer_kinds(self) -> tuple[tuple[int, Mixer], ...]:
         """((layers, mixer), ...): layers with the same mixer taken together, in the order of first appearance."""
         counts: dict[Mixer, int] = {}
-        for count, block in self.blocks:
+        for layers, block in self.blocks:
             if block.mixer is not None:
-                counts[block.mixer] = counts.get(block.mixer, 0) + count
+                counts[block.mixer] = counts.get(block.mixer, 0) + layers
         return tuple((count, mixer) for mixer, count in counts.items())
 
+    @checked(tokens=numbers(0), bytes_per_element=rate("bytes"))
     def cache_bytes(self, tokens: Any, bytes_per_element: float = 2) -> Any:
         """Bytes of KV cache that one sequence holds for `tokens` tokens (a number or an array of them).
 
         What a layer holds is its mixer's law. Constant state is apart: `state_bytes`.
         """
-        require_rate(f"Model {shown(self.name)}", "bytes_per_element", bytes_per_element, "bytes")
-        held = as_numbers(tokens)
-        if held is None or not np.all(np.isfinite(held) & (held >= 0)):
-            raise InvalidInputError(
-                f"Model {shown(self.name)}: tokens is {shown(tokens)}; expected numbers of at least 0."
-            )
-        total = sum(count * mixer.cache_elements * mixer.held(held) for count, mixer in self.mixer_kinds)
-        total = np.asarray(total * bytes_per_element + 0 * held)
+        total = sum(count * mixer.cache_elements * mixer.held(tokens) for count, mixer in self.mixer_kinds)
+        total = np.asarray(total * bytes_per_element + 0 * tokens)
         return float(total) if total.ndim == 0 else total
 
+    @checked(bytes_per_element=rate("bytes"))
     def state_bytes(self, bytes_per_element: float = 2) -> float:
         """Constant state of one sequence, bytes: fp32 for the state, `bytes_per_element` for its convolution."""
-        require_rate(f"Model {shown(self.name)}", "bytes_per_element", bytes_per_element, "bytes")
         return float(
             sum(count * (4 * m.state_elements + bytes_per_element * m.conv_elements) for count, m in self.mixer_kinds)
         )

@@ -4,29 +4,26 @@
 or scaled (biases, norms, sinks): stored and read, their FLOPs left out. `parameters` is all that is stored.
 """
 
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
+from inspect import get_annotations
+from typing import Any
 
-from lessonlib.base.errors import InvalidInputError, require_count, shown
+from lessonlib.base.checks import Checked, Rule, count, flag, optional
 
 
-class Part:
-    """What mixers and feed-forwards share: a width, weights, and fields that check themselves."""
+class Part(Checked):
+    """What mixers and feed-forwards share: a width, weights, and sizes that check themselves.
+
+    The rule of a size follows from its default: True or False is a flag, None may be left out, 0 may be zero, and any
+    other is a count from 1. What differs is said in the class's own `rules`.
+    """
 
     width: int
 
-    def __post_init__(self) -> None:
-        for field in fields(self):  # type: ignore[arg-type]
-            value = getattr(self, field.name)
-            if isinstance(field.default, bool):
-                if not isinstance(value, bool):
-                    raise InvalidInputError(f"{self.name}: {field.name} is {shown(value)}; expected True or False.")
-            elif value is not None or field.default is not None:
-                least = 0 if field.default == 0 else 1
-                object.__setattr__(self, field.name, require_count(self.name, field.name, value, least))
-
-    @property
-    def name(self) -> str:
-        return type(self).__name__
+    def __init_subclass__(cls) -> None:
+        inherited: Any = fields(cls) if is_dataclass(cls) else ()
+        own = {name: _rule(cls.__dict__.get(name, ...)) for name in get_annotations(cls) if name != "rules"}
+        cls.rules = {field.name: cls.rules[field.name] for field in inherited} | own | cls.__dict__.get("rules", {})
 
     @property
     def matmul_weights(self) -> int:
@@ -39,3 +36,9 @@ class Part:
     @property
     def parameters(self) -> int:
         return self.matmul_weights + self.other_weights
+
+
+def _rule(default: Any) -> Rule:
+    if isinstance(default, bool):
+        return flag()
+    return optional(count()) if default is None else count(0 if default == 0 else 1)

@@ -6,8 +6,10 @@ one for 16 (4.5), q8_0 one fp16 for 32 (8.5); int4 is counted with an fp16 scale
 """
 
 from dataclasses import dataclass, fields
+from typing import ClassVar
 
-from lessonlib.base.errors import InvalidInputError, UnknownNameError, shown
+from lessonlib.base.checks import Checked, checked, choice, optional, text
+from lessonlib.base.errors import UnknownNameError
 
 BITS: dict[str, float] = {
     "fp32": 32,
@@ -25,17 +27,17 @@ BITS: dict[str, float] = {
 }
 
 UNQUANTISED = ("fp32", "fp16", "bf16")
+DTYPE = choice(BITS, UnknownNameError)
 
 
+@checked(dtype=DTYPE)
 def bytes_of(dtype: str) -> float:
     """Bytes of one number of `dtype`, its share of the scales included; UnknownNameError for another name."""
-    if not isinstance(dtype, str) or dtype not in BITS:
-        raise UnknownNameError(f"dtype {shown(dtype)} is not known; expected one of {', '.join(BITS)}.")
     return BITS[dtype] / 8
 
 
 @dataclass(frozen=True)
-class Precision:
+class Precision(Checked):
     """A dtype for each part. `Precision("int4")` quantises blocks and experts and leaves the rest in bf16.
 
     `blocks`: matrices of mixers, dense feed-forwards and shared experts. `experts`: routed experts, by default as
@@ -51,22 +53,17 @@ class Precision:
     cache: str | None = None
     compute: str | None = None
 
-    def __post_init__(self) -> None:
-        plain = self.blocks if isinstance(self.blocks, str) and self.blocks in UNQUANTISED else "bf16"
+    rules: ClassVar = {
+        "blocks": DTYPE,
+        **dict.fromkeys(("experts", "head", "embedding", "other", "cache"), optional(DTYPE)),
+        "compute": optional(text("'bf16'")),  # fp4 is a dtype to compute in, not one to store: stored fp4 has scales
+    }
+
+    def complete(self) -> None:
+        plain = self.blocks if self.blocks in UNQUANTISED else "bf16"
         for part in fields(self):
-            if getattr(self, part.name) is None and part.name != "blocks":
+            if getattr(self, part.name) is None:
                 object.__setattr__(self, part.name, self.blocks if part.name == "experts" else plain)
-            dtype = getattr(self, part.name)
-            if part.name == "compute":  # fp4 is a dtype to compute in, not one to store: stored fp4 has scales
-                continue
-            try:
-                bytes_of(dtype)
-            except UnknownNameError as error:
-                raise UnknownNameError(f"Precision: {part.name} has {error}") from None
-        if not isinstance(self.compute, str):
-            raise InvalidInputError(
-                f"Precision: compute is {shown(self.compute)}; expected a dtype name such as 'bf16'."
-            )
 
     def bytes_of(self, part: str) -> float:
         """Bytes of one number of that part, its share of the scales included."""

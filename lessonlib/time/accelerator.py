@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import partial
-from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
-from lessonlib.base.errors import InvalidInputError, UnknownNameError, require_rate, shown
+from lessonlib.base.checks import Checked, named, optional, rate
+from lessonlib.base.errors import UnknownNameError, shown
 
 
 @dataclass(frozen=True, kw_only=True)
-class Accelerator:
+class Accelerator(Checked):
     """One device. `memory` in bytes, `bandwidth` in byte/s, `peaks` in FLOP/s by dtype, `link` in byte/s one way.
 
     A peak is the dense one of the dtype used, never the sparsity-doubled one. `link` None: no figure is known, and
@@ -26,18 +26,16 @@ class Accelerator:
     source: str = ""
     notes: str = ""
 
-    def __post_init__(self) -> None:
-        owner = f"Accelerator {self.name!r}"
-        object.__setattr__(self, "memory", require_rate(owner, "memory", self.memory, "bytes"))
-        object.__setattr__(self, "bandwidth", require_rate(owner, "bandwidth", self.bandwidth, "byte/s"))
-        if self.link is not None:
-            object.__setattr__(self, "link", require_rate(owner, "link", self.link, "byte/s"))
-        if not isinstance(self.peaks, Mapping) or not self.peaks:
-            raise InvalidInputError(
-                f"{owner}: peaks is {shown(self.peaks)}; expected a dict such as {{'bf16': 989e12}}."
-            )
-        peaks = {dtype: require_rate(owner, f"peak of {dtype}", peak, "FLOP/s") for dtype, peak in self.peaks.items()}
-        object.__setattr__(self, "peaks", MappingProxyType(peaks))
+    rules: ClassVar = {
+        "memory": rate("bytes"),
+        "bandwidth": rate("byte/s"),
+        "peaks": named(rate("FLOP/s"), "{'bf16': 989e12}"),
+        "link": optional(rate("byte/s")),
+    }
+
+    @property
+    def owner(self) -> str:
+        return f"Accelerator {shown(self.name)}"
 
     def __hash__(self) -> int:
         return hash((self.name, self.memory, self.bandwidth, tuple(self.peaks.items()), self.link))
@@ -50,7 +48,7 @@ class Accelerator:
         peaks = ", ".join(f"{dtype} {peak / 1e12:,.4g}" for dtype, peak in self.peaks.items())
         link = "no link figure" if self.link is None else f"link {self.link / 1e9:,.4g} GB/s"
         return (
-            f"Accelerator {self.name!r}: {self.memory / 1e9:,.4g} GB at {self.bandwidth / 1e9:,.5g} GB/s, "
+            f"{self.owner}: {self.memory / 1e9:,.4g} GB at {self.bandwidth / 1e9:,.5g} GB/s, "
             f"dense TFLOP/s: {peaks}, {link}"
         )
 
@@ -61,7 +59,7 @@ class Accelerator:
         except (KeyError, TypeError):
             known = ", ".join(self.peaks)
             raise UnknownNameError(
-                f"Accelerator {self.name!r} has no {dtype} peak; it has {known}. Choose one of these to compute in."
+                f"{self.owner} has no {dtype} peak; it has {known}. Choose one of these to compute in."
             ) from None
 
     def ridge(self, dtype: str = "bf16") -> float:

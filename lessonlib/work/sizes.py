@@ -81,7 +81,7 @@ def sizes_of(model: Model, precision: Precision, devices: int = 1) -> ModelSizes
     kinds = []
     for layers, mixer in model.mixer_kinds:
         if mixer.cache_elements and (mixer.state_elements or mixer.conv_elements):
-            raise InvalidInputError(f"{mixer.name}: it has both a cache and a constant state; make it two mixers.")
+            raise InvalidInputError(f"{mixer.owner}: it has both a cache and a constant state; make it two mixers.")
         kinds.append(
             LayerKind(
                 part=f"{layers} x {mixer.label}",

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lessonlib.base.errors import InvalidInputError, as_numbers, require_choice, require_rate, shown
+from lessonlib.base.checks import between, checked, choice, items, rate
 from lessonlib.base.units import format_bytes, format_percent, format_seconds
 from lessonlib.policy.serving.traffic import Traffic
 from lessonlib.time.deployment import Deployment
@@ -111,28 +111,23 @@ class Report:
         """Requests that hold memory, on average over time."""
         return float(np.sum(self.occupancy.running[:-1] * np.diff(self.occupancy.time)) / self.elapsed)
 
+    @checked(name=choice(TIMES), at=items(between(0, 100, "per cent")))
     def percentiles(self, name: str, at: tuple[float, ...] = (50, 90, 99)) -> tuple[float, ...]:
         """Percentiles of "ttft", "time_to_answer", "tpot" or "latency" over the requests that have one, or NaN.
 
         In a run that ended early these are the lucky requests: see `unfinished`.
         """
-        require_choice("percentiles", "name", name, TIMES)
-        percents = as_numbers(at)
-        if percents is None or percents.ndim != 1 or not np.all((percents >= 0) & (percents <= 100)):
-            raise InvalidInputError(f"percentiles: at is {shown(at)}; expected numbers from 0 to 100, as (50, 90).")
-        shares = percents / 100
+        shares = np.array(at) / 100
         values = getattr(self, name)
         values = values[np.isfinite(values)]
         return tuple(np.quantile(values, shares).tolist()) if len(values) else (math.nan,) * len(shares)
 
+    @checked(ttft=rate("seconds", infinite=True), tpot=rate("seconds", infinite=True))
     def goodput(self, ttft: float = math.inf, tpot: float = math.inf) -> tuple[float, float]:
         """(share of all requests, requests a second) that finished within both limits, in seconds.
 
         A request of one output token has no TPOT to miss.
         """
-        for name, limit in (("ttft", ttft), ("tpot", tpot)):
-            if not (isinstance(limit, float) and limit == math.inf):
-                require_rate("goodput", name, limit, "seconds")
         good = np.isfinite(self.finish) & (self.ttft <= ttft) & ~(self.tpot > tpot)
         return float(good.mean()), float(good.sum() / self.elapsed)
 

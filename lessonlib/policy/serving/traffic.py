@@ -5,53 +5,22 @@ Lengths come from numbers, from arrays (a trace replayed), or from the quantiles
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from lessonlib.base.errors import (
-    MOST_TOKENS,
-    InvalidInputError,
-    as_numbers,
-    is_number,
-    require_count,
-    require_rate,
-    shown,
-)
+from lessonlib.base.checks import Checked, checked, count, numbers, rate, wrong
+from lessonlib.base.errors import MOST_TOKENS
 from lessonlib.request.lengths import LengthQuantiles
 
 MOST_REQUESTS = 10_000_000  # that are drawn at once: half a gigabyte
 
 
-def _tokens(name: str, value: Any, count: int) -> Any:
-    """`count` whole numbers of tokens from one number or an array of that many."""
-    if is_number(value):
-        value = np.full(count, require_count("Traffic", name, value, 1, MOST_TOKENS))
-    array = _array(name, value)
-    if array.shape != (count,):
-        raise InvalidInputError(
-            f"Traffic: {name} has shape {array.shape}; expected one for each of {count:,} arrivals."
-        )
-    good = (array >= 1) & (array <= MOST_TOKENS) & (array == np.floor(array))
-    if not good.all():
-        first = int(np.argmin(good))
-        raise InvalidInputError(
-            f"Traffic: {name} of request {first} is {shown(array[first].item())}; expected a whole number from 1."
-        )
-    return array.astype(np.int64)
-
-
-def _array(name: str, value: Any) -> Any:
-    array = as_numbers(value)
-    if array is None or array.ndim > 1:
-        raise InvalidInputError(
-            f"Traffic: {name} is {shown(value)}; expected a number or a one-dimensional array of them."
-        )
-    return np.atleast_1d(array)
+TOKENS = numbers(1, MOST_TOKENS, whole=True, flat=True)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Traffic:
+class Traffic(Checked):
     """Requests in order of arrival. A trace is replayed by giving its arrays: `Traffic(arrivals, prompt, output)`.
 
     `arrivals`: seconds, sorted. `prompt`, `output`: tokens, an array or one number for all. `thought_share`: the share
@@ -64,36 +33,27 @@ class Traffic:
     output: Any
     thought_share: Any = 0.0
 
-    def __post_init__(self) -> None:
-        arrivals = _array("arrivals", self.arrivals)
-        count = len(arrivals)
-        if not count:
-            raise InvalidInputError("Traffic: arrivals is empty; expected at least one request.")
-        finite = np.isfinite(arrivals) & (arrivals >= 0)
-        if not finite.all():
-            first = int(np.argmin(finite))
-            raise InvalidInputError(
-                f"Traffic: request {first} arrives at {arrivals[first]}; expected finite seconds, zero or more."
-            )
-        if np.any(np.diff(arrivals) < 0):
-            first = int(np.argmax(np.diff(arrivals) < 0)) + 1
-            raise InvalidInputError(
-                f"Traffic: request {first} arrives at {arrivals[first]} s, before the one ahead of it "
-                f"({arrivals[first - 1]} s); sort the requests by arrival."
-            )
-        share = _array("thought_share", self.thought_share)
-        if share.shape not in ((1,), (count,)) or not np.all((share >= 0) & (share <= 1)):
-            raise InvalidInputError(
-                f"Traffic: thought_share is {shown(self.thought_share)}; expected a fraction from 0 to 1, or one for "
-                "each request."
-            )
-        columns = {
-            "arrivals": arrivals.copy(),
-            "prompt": _tokens("prompt", self.prompt, count),
-            "output": _tokens("output", self.output, count),
-            "thought_share": np.broadcast_to(share, (count,)).copy(),
-        }
-        for name, column in columns.items():
+    rules: ClassVar = {
+        "arrivals": numbers(0, flat=True),
+        "prompt": TOKENS,
+        "output": TOKENS,
+        "thought_share": numbers(0, 1, flat=True),
+    }
+
+    def complete(self) -> None:
+        arrivals = np.atleast_1d(self.arrivals)
+        if not arrivals.size:
+            raise wrong(self.owner, "arrivals", [], "at least one request")
+        late = np.flatnonzero(np.diff(arrivals) < 0)
+        if late.size:
+            before, here = arrivals[late[0] : late[0] + 2].tolist()
+            name = f"arrivals[{late[0] + 1}]"
+            raise wrong(self.owner, name, here, f"at least {before} s, that of the request ahead of it", "sort them")
+        for name, kind in (("arrivals", float), ("prompt", np.int64), ("output", np.int64), ("thought_share", float)):
+            column = getattr(self, name)
+            if column.ndim and column.shape != arrivals.shape:
+                raise wrong(self.owner, f"length of {name}", len(column), f"one for each of {len(arrivals):,} arrivals")
+            column = np.broadcast_to(column, arrivals.shape).astype(kind)
             column.setflags(write=False)
             object.__setattr__(self, name, column)
 
@@ -116,21 +76,20 @@ def _lengths(random: np.random.Generator, count: int, value: Any) -> Any:
     return value.sample(random, count) if isinstance(value, LengthQuantiles) else value
 
 
+@checked(count=count(1, MOST_REQUESTS), rate=rate("requests a second"), seed=count(0))
 def poisson_traffic(count: int, rate: float, prompt: Any, output: Any, seed: int, thought_share: Any = 0.0) -> Traffic:
     """`count` requests at `rate` a second on average, with exponential gaps. The same seed gives the same requests.
 
     `prompt`, `output`: a number, an array of `count`, or LengthQuantiles to draw from. They are drawn independently of
     each other and of the arrivals: published marginals do not say how a long prompt goes with a long answer.
     """
-    count = require_count("poisson_traffic", "count", count, 1, MOST_REQUESTS)
-    rate = require_rate("poisson_traffic", "rate", rate, "requests a second")
-    random = np.random.default_rng(require_count("poisson_traffic", "seed", seed, 0))
+    random = np.random.default_rng(seed)
     arrivals = np.cumsum(random.exponential(1 / rate, count))
     return Traffic(arrivals, _lengths(random, count, prompt), _lengths(random, count, output), thought_share)
 
 
+@checked(count=count(1, MOST_REQUESTS), seed=count(0))
 def all_at_once(count: int, prompt: Any, output: Any, seed: int = 0, thought_share: Any = 0.0) -> Traffic:
     """`count` requests that all arrive at 0 s, with lengths as in `poisson_traffic`; the seed is for drawn ones."""
-    count = require_count("all_at_once", "count", count, 1, MOST_REQUESTS)
-    random = np.random.default_rng(require_count("all_at_once", "seed", seed, 0))
+    random = np.random.default_rng(seed)
     return Traffic(np.zeros(count), _lengths(random, count, prompt), _lengths(random, count, output), thought_share)
