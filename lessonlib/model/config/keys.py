@@ -5,18 +5,10 @@ from contextlib import suppress
 from copy import copy
 from typing import Any
 
-from lessonlib.base.errors import InvalidInputError, LessonError, UnsupportedModelError
+from lessonlib.base.errors import InvalidInputError, LessonError, UnsupportedModelError, shown
 from lessonlib.model.config.family import Family, Switch
 
 LARGEST_NUMBER = 10**9
-
-
-def short(value: Any) -> str:
-    try:
-        text = repr(value)
-    except ValueError:  # an int of thousands of digits
-        return "a number of thousands of digits"
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 class Keys:
@@ -35,13 +27,13 @@ class Keys:
 
     def wrong(self, key: str, value: Any, expected: str) -> InvalidInputError:
         return InvalidInputError(
-            f"{self.owner}: missing or contradictory config key {key.split('|')[0]!r}: it is {short(value)}; "
+            f"{self.owner}: missing or contradictory config key {key.split('|')[0]!r}: it is {shown(value)}; "
             f"expected {expected}."
         )
 
     def refused(self, key: str, value: Any, why: str) -> UnsupportedModelError:
         return UnsupportedModelError(
-            f"{self.owner}: key {key.split('|')[0]!r} is {short(value)}: {why}; not read, so refused."
+            f"{self.owner}: key {key.split('|')[0]!r} is {shown(value)}: {why}; not read, so refused."
         )
 
     def value(self, key: str) -> Any:
@@ -56,7 +48,7 @@ class Keys:
         value = given[0][1] if given else self.family.defaults[names[0]]
         for name, other in given:
             if other != value and not (other is None or value is None):
-                raise self.wrong(name, other, f"{short(value)}, as {given[0][0]!r} says the same thing")
+                raise self.wrong(name, other, f"{shown(value)}, as {given[0][0]!r} says the same thing")
             value = other if value is None else value
         self.read.update(dict.fromkeys(names, value))
         if not given:

@@ -10,7 +10,7 @@ from typing import Any
 
 from lessonlib.base.errors import InvalidInputError, UnsupportedModelError, shown
 from lessonlib.model.config.families import FAMILIES
-from lessonlib.model.config.keys import Keys, short
+from lessonlib.model.config.keys import Keys
 from lessonlib.model.config.layers import read_blocks
 from lessonlib.model.config.not_read import ENCODERS, IRREGULAR
 from lessonlib.model.config.refusals import refuse_borrowed, refuse_unread
@@ -50,7 +50,7 @@ def _text_config(config: dict[str, Any]) -> dict[str, Any]:
     # Fuyu is a ForCausalLM with image weights of its own; a family that reads text alone names both levels alike
     if not causal or not readable or not str(text.get("model_type")).startswith(f"{config.get('model_type')}_text"):
         raise UnsupportedModelError(
-            f"config of model_type {short(config.get('model_type'))} wraps a language model and other towers: "
+            f"config of model_type {shown(config.get('model_type'))} wraps a language model and other towers: "
             "pass config['text_config'] to read the language model alone."
         )
     if config.get("tie_word_embeddings") != text.get("tie_word_embeddings") or "tie_word_embeddings" not in text:
@@ -89,7 +89,7 @@ def _choose_family(config: dict[str, Any], like: str | None) -> tuple[str, bool]
                 if re.sub(r"_text$|[_-]", "", family) == plain and str(name) != plain:
                     return family, False
     raise UnsupportedModelError(
-        f"model_type {short(model_type)} (architectures {short(names)}) is not an architecture "
+        f"model_type {shown(model_type)} (architectures {shown(names)}) is not an architecture "
         'that is read. If it has the layout of a known family, say so: like="llama".'
     )
 
