@@ -1,7 +1,7 @@
 """What several test files need: the lesson's server, models built by hand from their sizes, and random ones.
 
 The models here are a second entry of the books: sizes written down from the published configs, put together from parts
-without config_reader.py. Their parameter counts are held to the published ones, and the catalogue's entries to them.
+without the config reader. Their parameter counts are held to the published ones, and the catalogue's entries to them.
 """
 
 from functools import cache

@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 
 from lessonlib.base.errors import InvalidInputError, LessonError, UnsupportedModelError
 from lessonlib.model.attention import ConstantState
-from lessonlib.model.config.families import FAMILIES
-from lessonlib.model.config.reader import read_config_as_model
+from lessonlib.model.config.families import FAMILIES, dense, experts, latent, layernorm, state
+from lessonlib.model.config.family import COMMON
+from lessonlib.model.config.keys import Keys
+from lessonlib.model.config.reader import read_config_as_model, read_fields
 from lessonlib.model.model import Model
 
 HERE = Path(__file__).parent
@@ -251,6 +253,24 @@ def test_like_reads_a_new_model_of_a_known_layout():
             Model.from_config(new, like=like)
     with pytest.raises(UnsupportedModelError, match="layout of its own"):
         Model.from_config(next(row["config"] for row in CATALOGUE if row["name"] == "qwen3-8b"), like="llama")
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ({"model_type": "brand_new", "_name_or_path": "somebody/tiny"}, "brand_new"),
+        ({"_name_or_path": "somebody/tiny/", "architectures": ["BrandNewForCausalLM"]}, "tiny"),
+        ({"_name_or_path": "C:\\models\\tiny"}, "tiny"),
+        ({"_name_or_path": "/", "architectures": ["BrandNewForCausalLM"]}, "BrandNewForCausalLM"),
+        ({"model_type": 5, "_name_or_path": [], "architectures": "x"}, "unnamed model"),
+        ({"model_type": "x" * 1000}, "x" * 200),
+    ],
+)
+def test_a_model_read_like_another_keeps_the_name_that_its_config_gives_it(names, expected):
+    config = {key: value for key, value in LLAMA.items() if key not in ("model_type", "architectures")} | names
+    assert Model.from_config(config, like="llama").name == expected
+    assert Model.from_config(config, like="llama", name="mine").name == "mine"
+    assert Model.from_config(LLAMA).name == Model.from_config(LLAMA, like="llama").name == "llama"
 
 
 def test_like_takes_no_size_from_the_class_of_another_model():
@@ -518,14 +538,35 @@ def test_deep_nesting_and_endless_numbers_are_no_crash():
             Model.from_config({**LLAMA, key: deep})
 
 
+def stated_at_least(name):
+    """What a class without a default for it must be told."""
+    if name in ("deepseek_v2", "dots1"):
+        return {"num_experts_per_tok": 2, "n_routed_experts": 8}
+    return {"layer_types": ["conv"] * 30 + ["full_attention"] * 2} if name == "lfm2_moe" else {}
+
+
 def test_every_row_is_read_whole():
     """No row names a rule or a kind that the reader does not have: reading its class defaults builds each part."""
     for name, family in FAMILIES.items():
         if "vocab_size" not in family.defaults:
             continue  # kimi_k2: its class and so its defaults are not known
-        stated = {"num_experts_per_tok": 2, "n_routed_experts": 8} if name in ("deepseek_v2", "dots1") else {}
-        if name == "lfm2_moe":
-            stated = {"layer_types": ["conv"] * 30 + ["full_attention"] * 2}
-        model = Model.from_config({"model_type": name, **stated})
+        model = Model.from_config({"model_type": name, **stated_at_least(name)})
         assert model.family == name
         assert model.parameters > 0
+
+
+def test_every_default_of_a_row_is_read():
+    """A default under a key that nothing reads is a slip: a misspelt size, or a key of another class."""
+    for name, family in FAMILIES.items():
+        if "vocab_size" not in family.defaults:
+            continue  # kimi_k2
+        read = set(COMMON)
+        for windows in ({}, {family.window_switch: True, family.window: 512}):
+            keys = Keys(stated_at_least(name) | windows, name, family, True)
+            read_fields(keys)
+            read |= keys.read.keys()
+        assert family.defaults.keys() <= read, name
+
+
+def test_no_family_has_two_rows():
+    assert sum(len(file.rows) for file in (dense, experts, latent, layernorm, state)) == len(FAMILIES)

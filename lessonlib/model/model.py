@@ -4,7 +4,7 @@
     P_block    = matrix weights of the blocks that one token uses (MoE: router, top-k and shared experts)
     cache      = sum over layers of the tokens that its mixer holds times the elements of a token in that layer
 
-`Model.from_config` reads the parsed dict of a real config.json; how a family differs is data, in families.py.
+`Model.from_config` reads the parsed dict of a real config.json; how a family differs is data, in config/families.
 """
 
 from dataclasses import dataclass
