@@ -1,6 +1,6 @@
 """Measured times beside the arithmetic: published ones, calibration on them, and timings of one's own machine."""
 
-from lessonlib.measured.calibration import Search, errors, seconds
+from lessonlib.measured.calibration import Search, predicted_seconds, relative_errors
 from lessonlib.measured.efficiency import TypicalEfficiency, decode_search, typical_efficiency
 from lessonlib.measured.published import (
     SUSPECTS,
@@ -36,14 +36,14 @@ __all__ = [
     "decode_search",
     "deployment_of",
     "engine_of",
-    "errors",
     "point_of",
     "points",
+    "predicted_seconds",
     "predictions",
     "published_row",
     "read_records",
     "recorded_cpu",
-    "seconds",
+    "relative_errors",
     "this_machine",
     "time_cpu",
     "time_gpu",

@@ -37,7 +37,7 @@ LADDER = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Point:
+class MeasuredTime:
     """A measured time, and the roofs beneath it, of one pass or several.
 
     `compute`, `memory`: seconds of each roof, all its passes together. `communication`: seconds of all-reduces on the
@@ -60,7 +60,7 @@ class Point:
     passes: float = 1.0
 
     def __post_init__(self) -> None:
-        owner = f"Point {shown(self.id)}"
+        owner = f"MeasuredTime {shown(self.id)}"
         require_rate(owner, "measured", self.measured, "seconds")
         if len(self.compute) != len(self.memory) or not self.compute:
             raise InvalidInputError(
@@ -80,7 +80,7 @@ class Point:
     @property
     def floor(self) -> float:
         """Seconds at the full peak and bandwidth, without overhead and without latency."""
-        return seconds(self, Efficiency(all_reduce_latency=0.0))
+        return predicted_seconds(self, Efficiency(all_reduce_latency=0.0))
 
     @property
     def fraction(self) -> float:
@@ -97,7 +97,7 @@ class Fit(NamedTuple):
     publishers: tuple[str, ...]
 
 
-class Errors(NamedTuple):
+class RelativeErrors(NamedTuple):
     """Median and 90th percentile of |predicted / measured - 1|, and over how many rows."""
 
     median: float
@@ -105,7 +105,7 @@ class Errors(NamedTuple):
     rows: int
 
 
-def seconds(point: Point, efficiency: Efficiency) -> float:
+def predicted_seconds(point: MeasuredTime, efficiency: Efficiency) -> float:
     """What the equation at the head of this file predicts for a point."""
     roofs = zip(point.compute, point.memory, strict=True)
     busy = sum(max(compute / efficiency.mfu, memory / efficiency.mbu) for compute, memory in roofs)
@@ -113,12 +113,12 @@ def seconds(point: Point, efficiency: Efficiency) -> float:
     return busy + point.communication + latency + point.passes * efficiency.overhead
 
 
-def errors(ratios: Any) -> Errors:
+def relative_errors(ratios: Any) -> RelativeErrors:
     """Of an array of predicted / measured."""
-    off = np.abs(require_numbers("errors", "ratios", ratios) - 1)
+    off = np.abs(require_numbers("relative_errors", "ratios", ratios) - 1)
     if off.size == 0:
-        raise InvalidInputError("errors: no ratios; expected at least one predicted / measured.")
-    return Errors(float(np.median(off)), float(np.quantile(off, 0.9)), int(off.size))
+        raise InvalidInputError("relative_errors: no ratios; expected at least one predicted / measured.")
+    return RelativeErrors(float(np.median(off)), float(np.quantile(off, 0.9)), int(off.size))
 
 
 def source_quantiles(values: Any, publishers: Any, levels: Sequence[float]) -> list[float]:
@@ -136,10 +136,10 @@ class Search:
     `part`: "mbu" to fit decode, "mfu" to fit prefill, whose memory roofs then take `mbu` (a fit of decode).
     """
 
-    def __init__(self, points: Sequence[Point], part: str = "mbu", mbu: float = 1.0):
+    def __init__(self, points: Sequence[MeasuredTime], part: str = "mbu", mbu: float = 1.0):
         require_choice("Search", "part", part, ("mbu", "mfu"))
         mbu = require_fraction("Search", "mbu", mbu)
-        self.points = require_items("Search", "point", points, Point, "published.points()[0]")
+        self.points = require_items("Search", "point", points, MeasuredTime, "published.points()[0]")
         if not self.points:
             raise InvalidInputError("Search: no points; expected at least one to fit.")
         self.publishers = np.array([point.publisher for point in self.points])

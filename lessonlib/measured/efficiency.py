@@ -7,7 +7,7 @@ import numpy as np
 
 from lessonlib.base.errors import UnknownNameError, shown
 from lessonlib.facts.catalogue import load_accelerator
-from lessonlib.measured.calibration import Errors, Fit, Search, errors, finest, source_quantiles
+from lessonlib.measured.calibration import Fit, RelativeErrors, Search, finest, relative_errors, source_quantiles
 from lessonlib.measured.published import memory_classes, points
 from lessonlib.time.accelerator import Accelerator
 from lessonlib.time.deployment import Efficiency
@@ -30,11 +30,11 @@ def decode_search() -> Search:
 
 
 @cache
-def unseen_decode_errors() -> Errors:
+def unseen_decode_errors() -> RelativeErrors:
     """What two numbers, fitted on every second publisher, are off by on the others: decode, batch 1, one device."""
     search = decode_search()
     seen = search.alternate()
-    return errors(search.predict(search.calibrate(seen))[~seen])
+    return relative_errors(search.predict(search.calibrate(seen))[~seen])
 
 
 @cache

@@ -19,7 +19,7 @@ from lessonlib.base.errors import (
     require_items,
 )
 from lessonlib.facts.catalogue import Measurement, load_accelerator, load_measurements, load_model, load_table
-from lessonlib.measured.calibration import Point
+from lessonlib.measured.calibration import MeasuredTime
 from lessonlib.model.precision import UNQUANTISED, Precision
 from lessonlib.request.cost import decode_numbers, prefill_numbers
 from lessonlib.time.accelerator import Accelerator
@@ -107,14 +107,14 @@ def _steps(row: Measurement) -> int:
     return row.output_tokens or 1 if row.metric == "decode_rate" else 1
 
 
-def point_of(row: Measurement) -> Point:
+def point_of(row: Measurement) -> MeasuredTime:
     """A row as a time over its roofs. Raises InvalidInputError for a slope, which is no time."""
     require_instance("point_of", "row", row, Measurement, "load_measurements()[0]")
     return _point_of(row)
 
 
 @cache
-def _point_of(row: Measurement) -> Point:
+def _point_of(row: Measurement) -> MeasuredTime:
     if row.metric == "itl_slope":
         raise InvalidInputError(f"Measurement {row.id!r} is a slope, which has no floor in seconds.")
     deployment = deployment_of(row)
@@ -133,7 +133,7 @@ def _point_of(row: Measurement) -> Point:
     elif row.metric in WHOLE_REQUEST:
         roofs = [max(pair) for pair in zip(compute, memory, strict=True)]
         decode_share = sum(roofs[len(roofs) // 2 :]) / sum(roofs)  # the second half: as many roofs as the prefill
-    return Point(
+    return MeasuredTime(
         id=row.id,
         source=row.source,
         memory_class=memory_classes()[str(row.accelerator)],
@@ -164,14 +164,14 @@ def _work(row: Measurement, deployment: Deployment, trace: Trace) -> PhaseNumber
 
 
 @cache
-def points() -> tuple[Point, ...]:
+def points() -> tuple[MeasuredTime, ...]:
     """Every row of data/measurements.csv that is a time, as a point, in the order of the table."""
     return tuple(point_of(row) for row in load_measurements() if row.metric != "itl_slope")
 
 
-def by_memory(points: Iterable[Point]) -> dict[str, list[Point]]:
+def by_memory(points: Iterable[MeasuredTime]) -> dict[str, list[MeasuredTime]]:
     """The points of each class of memory."""
-    points = require_items("by_memory", "point", points, Point, "published.points()[0]")
+    points = require_items("by_memory", "point", points, MeasuredTime, "published.points()[0]")
     return {name: [p for p in points if p.memory_class == name] for name in ("HBM", "GDDR", "unified")}
 
 

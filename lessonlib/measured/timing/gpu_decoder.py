@@ -11,7 +11,6 @@ step, and the growth would vanish from the time.
 
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from functools import partial
 from typing import Any
 
 import torch  # type: ignore[import-not-found]
@@ -156,23 +155,23 @@ class Graphs:
         self.recorded: dict[tuple[str, int], Any] = {}
         self.pool: Any = None
 
-    def record(self, key: tuple[str, int], call: Callable[[], None]) -> None:
+    def record(self, key: tuple[str, int], call: Callable[[str, int], None]) -> None:
         if key in self.recorded:
             return
         aside = torch.cuda.Stream()
         aside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(aside):
-            call()  # libraries set themselves up before anything is recorded
+            call(*key)  # libraries set themselves up before anything is recorded
         torch.cuda.current_stream().wait_stream(aside)
         self.pool = self.pool or torch.cuda.graph_pool_handle()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self.pool):
-            call()
+            call(*key)
         self.recorded[key] = graph
 
-    def run(self, key: tuple[str, int], call: Callable[[], None]) -> None:
+    def run(self, key: tuple[str, int], call: Callable[[str, int], None]) -> None:
         """Replay what was recorded; make the call itself where nothing was."""
-        self.recorded[key].replay() if key in self.recorded else call()
+        self.recorded[key].replay() if key in self.recorded else call(*key)
 
 
 class TorchDecoder(TorchNetwork):
@@ -217,7 +216,7 @@ class TorchDecoder(TorchNetwork):
         self.cached, new = 0, ids.shape[1]
         self._require_room(new)
         self.history[:, :new] = ids
-        self.graphs.run(("prefill", new), partial(self._pass, "prefill", new))
+        self.graphs.run(("prefill", new), self._pass)
         self.go_to(new)
 
     def go_to(self, context: int) -> None:
@@ -228,8 +227,7 @@ class TorchDecoder(TorchNetwork):
     def replay(self) -> None:
         """One decode step, without going on to the next token: to be timed again and again at one context."""
         self._require_room(1)
-        span = self._keys(self.cached + 1)
-        self.graphs.run(("step", span), partial(self._pass, "step", span))
+        self.graphs.run(("step", self._keys(self.cached + 1)), self._pass)
 
     def step(self) -> None:
         """One decode step: the last token of `history` is run and cached, the next one follows it."""
@@ -243,8 +241,8 @@ class TorchDecoder(TorchNetwork):
             return
         spans = {self._keys(context + 1) for context in contexts}
         self.go_to(0)
-        for name, size in [("prefill", prompt) for prompt in prompts] + [("step", span) for span in sorted(spans)]:
-            self.graphs.record((name, size), partial(self._pass, name, size))
+        for key in [("prefill", prompt) for prompt in prompts] + [("step", span) for span in sorted(spans)]:
+            self.graphs.record(key, self._pass)
 
     def _keys(self, length: int) -> int:
         """What tells one step's graph from another's: one kernel of true length serves all."""
