@@ -21,7 +21,7 @@ from lessonlib import (
 )
 from lessonlib.measured.timing import cpu
 from lessonlib.measured.timing.decoder import Counts, NumpyDecoder, toy_model
-from lessonlib.measured.timing.predictions import predictions, this_machine
+from lessonlib.measured.timing.predictions import predictions, this_machine, timing_report
 from lessonlib.measured.timing.record import (
     TOY_SIZES,
     TimedPass,
@@ -133,6 +133,7 @@ def test_prediction_is_request_cost_from_the_yardsticks(record):
     chat = next(request for request in record.requests if request.name == "chat")
     expected = request_cost(machine, Request(chat.prompt, chat.output)).elapsed
     assert next(row for row in rows if row.what.startswith("chat")).predicted == expected
+    assert all(row.what in timing_report(record) for row in rows)
 
 
 def test_a_busy_machine_is_said(record):

@@ -780,6 +780,12 @@ def test_the_fit_finds_the_two_numbers_of_a_server_that_has_two(measured):
     )
 
 
+def test_a_server_is_predicted_as_the_deployment_that_is_named(measured):
+    for call in (predictions, timing_report):
+        with pytest.raises(InvalidInputError, match="expected the Deployment that the server runs on"):
+            call(measured)
+
+
 def test_two_numbers_are_not_fitted_to_one_context(measured):
     record = made(measured, lambda context: 0.007)
     assert step_fit(replace(record, requests=record.requests[:1] * 2)) is None

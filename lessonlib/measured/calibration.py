@@ -62,15 +62,13 @@ class MeasuredTime:
     def __post_init__(self) -> None:
         owner = f"MeasuredTime {shown(self.id)}"
         require_rate(owner, "measured", self.measured, "seconds")
-        if len(self.compute) != len(self.memory) or not self.compute:
-            raise InvalidInputError(
-                f"{owner}: {len(self.compute)} compute and {len(self.memory)} memory roofs; expected pairs of them."
-            )
-        for name in ("compute", "memory"):
-            for value in getattr(self, name):
-                require_rate(owner, name, value, "seconds", zero=True)
-        for name in ("communication", "all_reduces", "passes"):
-            require_rate(owner, name, getattr(self, name), "seconds, or a count", zero=True)
+        compute, memory = len(self.compute), len(self.memory)
+        if compute != memory or not compute:
+            raise InvalidInputError(f"{owner}: {compute} compute and {memory} memory roofs; expected pairs of them.")
+        for name in ("compute", "memory", "communication", "all_reduces", "passes"):
+            values = getattr(self, name)
+            for value in values if isinstance(values, Sequence) else (values,):
+                require_rate(owner, name, value, "seconds, or a count", zero=True)
 
     @property
     def publisher(self) -> str:

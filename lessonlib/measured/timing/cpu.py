@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import cache, partial
 from itertools import pairwise
 from typing import Any
@@ -48,29 +48,20 @@ def time_cpu(quick: bool = False, progress: bool = True) -> Record:
 
     `quick`: a toy size, for tests, in about a second. `progress`: a bar of the stages done. Raises TimingFailedError.
     """
+    from tqdm.auto import tqdm
+
     command = [sys.executable, "-m", "lessonlib.measured.timing", "cpu", *(["--quick"] if quick else [])]
     environment, last = os.environ | dict.fromkeys(THREADS, "1"), ""
     with tempfile.TemporaryFile() as errors:  # a file takes any number of warnings; a pipe that nobody reads blocks
-        with subprocess.Popen(
-            command, env=environment, stdout=subprocess.PIPE, stderr=errors, encoding="utf-8"
-        ) as process:
-            assert process.stdout is not None
-            for line in _with_bar(process.stdout) if progress else process.stdout:
+        options: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": errors, "encoding": "utf-8"}
+        with subprocess.Popen(command, env=environment, **options) as process:
+            for line in tqdm(process.stdout, "timing this CPU", STAGES, leave=False, disable=not progress):
                 last = line
         errors.seek(0)
         words = errors.read().decode(errors="replace").strip()[-400:]
     if process.returncode != 0 or not last.startswith("{"):
         raise TimingFailedError(f"time_cpu: the timing ended with code {process.returncode}: {words}")
     return record_from(json.loads(last), "of this machine")
-
-
-def _with_bar(lines: Iterable[str]) -> Iterator[str]:
-    from tqdm.auto import tqdm
-
-    with tqdm(total=STAGES, desc="timing this CPU", leave=False) as bar:
-        for line in lines:
-            bar.update(1)
-            yield line
 
 
 @cache
@@ -91,18 +82,20 @@ def busy_warning(record: Record) -> str:
 # ---- what runs in the interpreter of its own
 
 
-def _seconds(calls: Iterable[Callable[[], Any]]) -> list[float]:
-    """Seconds of each call, run one after another."""
+def seconds_of(calls: Iterable[Callable[[], Any]], wait: Callable[[], Any] | None = None) -> list[float]:
+    """Seconds of each call, run one after another; `wait` ends when what a call began is done."""
     marks = [time.perf_counter()]
     for call in calls:
         call()
+        if wait is not None:
+            wait()
         marks.append(time.perf_counter())
     return [after - before for before, after in pairwise(marks)]
 
 
 def _repeated(call: Callable[[], Any], repeats: int) -> list[float]:
     """Seconds of `repeats` calls after one to warm up pages, caches and the allocator."""
-    return _seconds([call] * (1 + repeats))[1:]
+    return seconds_of([call] * (1 + repeats))[1:]
 
 
 def _yardstick(work: float, unit: str, call: Callable[[], Any]) -> dict[str, Any]:
@@ -149,7 +142,7 @@ def measure(quick: bool) -> dict[str, Any]:
         print(phase, flush=True)
     measured: list[dict[str, Any]] = []
     for name, (prompt, output) in requests.items():
-        first, rest = _seconds([partial(run, prompt, 0), partial(decode, output - 1)])
+        first, rest = seconds_of([partial(run, prompt, 0), partial(decode, output - 1)])
         entry = {"name": name, "prompt": prompt, "output": output, "batch": 1}
         measured.append(entry | {"ttft": first, "seconds": first + rest})
         print(name, flush=True)

@@ -1,7 +1,5 @@
 """Time a real decoder on this machine's GPU with PyTorch.
 
-    python -m lessonlib.measured.timing gpu [--quick] [--model NAME]      writes a record into data/timings/
-
 First the ceilings: a large read, a large copy, a large matrix product. The read stands in for bandwidth and the product
 for peak, and nothing is fitted. Then prefill, decode at growing contexts and batches, and a chat-shaped and a
 reasoning-shaped request run to their last tokens (`--quick`: without the reasoning request).

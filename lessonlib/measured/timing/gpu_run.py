@@ -8,7 +8,6 @@ import gc
 import platform
 import shutil
 import subprocess
-import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import pairwise
@@ -19,6 +18,7 @@ import torch  # type: ignore[import-not-found]
 
 from lessonlib.base.units import format_bytes
 from lessonlib.facts.catalogue import load_model
+from lessonlib.measured.timing import cpu
 from lessonlib.measured.timing.gpu_decoder import TorchDecoder
 from lessonlib.measured.timing.record import head
 from lessonlib.model.model import Model
@@ -99,13 +99,7 @@ def seconds_of(device: Any, calls: Sequence[Call]) -> list[float]:
             event.record()
         torch.cuda.synchronize()
         return [before.elapsed_time(after) / 1e3 for before, after in pairwise(events)]
-    marks = [time.perf_counter()]
-    for call in calls:
-        call()
-        if device.type == "mps":
-            torch.mps.synchronize()
-        marks.append(time.perf_counter())
-    return [after - before for before, after in pairwise(marks)]
+    return cpu.seconds_of(calls, torch.mps.synchronize if device.type == "mps" else None)
 
 
 def repeated(device: Any, call: Call, repeats: int) -> list[float]:

@@ -47,16 +47,13 @@ class StepFit(NamedTuple):
 
 def this_machine(record: Record) -> Deployment:
     """The timed decoder on a machine whose peak and bandwidth are the record's yardsticks: a CPU, or a GPU."""
-    device, conditions, rates = record.device, record.conditions, record.yardsticks
-    if record.what == "cpu":
-        name, model, dtype, bandwidth = "this CPU", toy_model(**conditions["model"]), "fp32", rates["matvec_bandwidth"]
-    else:
-        name, model, dtype = device["name"], load_model(conditions["model"]), conditions["dtype"]
-        bandwidth = rates["read_bandwidth"]
+    device, conditions, rates, cpu = record.device, record.conditions, record.yardsticks, record.what == "cpu"
+    model = toy_model(**conditions["model"]) if cpu else load_model(conditions["model"])
+    dtype = "fp32" if cpu else conditions["dtype"]
     machine = Accelerator(
-        name=name,
+        name="this CPU" if cpu else device["name"],
         memory=float(device.get("memory") or 16e9),
-        bandwidth=bandwidth.value,
+        bandwidth=rates["matvec_bandwidth" if cpu else "read_bandwidth"].value,
         peaks={dtype: rates["matmul_rate"].value},
         source="measured here",
     )

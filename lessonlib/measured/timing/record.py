@@ -53,7 +53,9 @@ def _is_moment(value: Any) -> bool:
 
 COUNT, LENGTH = _whole(1), _whole(0)
 RATE = Need("a positive number", lambda value: is_number(value) and value > 0, float)
+BYTES = RATE._replace(words="a positive number of bytes")
 TEXT = Need("a text", lambda value: isinstance(value, str))
+MODEL, DTYPE = (TEXT._replace(words=f"the name of a {kind}") for kind in ("model", "dtype"))
 OBJECT = Need("an object", lambda value: isinstance(value, dict))
 LIST = Need("a list", lambda value: isinstance(value, list | tuple))
 TEXTS = Need("a list of texts", lambda value: LIST.holds(value) and all(map(TEXT.holds, value)))
@@ -142,20 +144,20 @@ class Record:
 
 YARDSTICK = Need("a yardstick", bool)
 GPU = {
-    "device": {"name": TEXT, "memory": RATE},
-    "conditions": {"model": TEXT, "dtype": TEXT, "bucket": COUNT, "attention": TEXT, "left_out": TEXTS},
+    "device": {"name": TEXT, "memory": BYTES},
+    "conditions": {"model": MODEL, "dtype": DTYPE, "bucket": COUNT, "attention": TEXT, "left_out": TEXTS},
     "yardsticks": {"read_bandwidth": YARDSTICK, "matmul_rate": YARDSTICK},
 }
 # What the functions read that put a prediction beside a record: by its kind, section and key.
 NEEDS: dict[str, dict[str, dict[str, Need]]] = {
     "cpu": {
-        "device": {"memory": Need(RATE.words, lambda value: value is None or RATE.holds(value))},
+        "device": {"memory": BYTES._replace(holds=lambda value: value is None or BYTES.holds(value))},
         "conditions": {"model": SIZES},
         "yardsticks": {"matvec_bandwidth": YARDSTICK, "matmul_rate": YARDSTICK},
     },
     "cuda": GPU,
     "mps": GPU,
-    "server": {"conditions": {"model": TEXT, "ended": TEXT, "replies": REPLIES}},
+    "server": {"conditions": {"model": MODEL, "ended": TEXT, "replies": REPLIES}},
 }
 
 
