@@ -11,11 +11,11 @@ from lessonlib.facts.catalogue import load_accelerator, load_measurements
 from lessonlib.measured.calibration import (
     FRACTIONS,
     OVERHEADS,
-    Point,
+    MeasuredTime,
     Search,
-    errors,
     finest,
-    seconds,
+    predicted_seconds,
+    relative_errors,
     source_quantiles,
 )
 from lessonlib.measured.efficiency import decode_search, typical_efficiency, unseen_decode_errors
@@ -34,7 +34,7 @@ from lessonlib.time.deployment import Deployment, Efficiency
 FRACTION, OVERHEAD = 0.73, float(OVERHEADS[20])
 
 
-def point(name="a-1", memory=0.01, compute=0.0, measured=None, **changes) -> Point:
+def point(name="a-1", memory=0.01, compute=0.0, measured=None, **changes) -> MeasuredTime:
     fields = {
         "id": "t0001",
         "source": name,
@@ -48,7 +48,7 @@ def point(name="a-1", memory=0.01, compute=0.0, measured=None, **changes) -> Poi
         "memory": (memory,),
     }
     true = max(compute, memory / FRACTION) + OVERHEAD
-    return Point(**(fields | {"measured": true if measured is None else measured} | changes))
+    return MeasuredTime(**(fields | {"measured": true if measured is None else measured} | changes))
 
 
 def made(publishers="abcd", rows=5, **changes):
@@ -61,7 +61,7 @@ def test_the_search_finds_the_numbers_that_were_put_in():
     fit = search.fit(search.alternate())
     assert (fit.fraction, fit.overhead) == (FRACTION, OVERHEAD)
     assert (fit.rows, fit.publishers) == (10, ("a", "c"))
-    assert errors(search.predict({(): fit})) == pytest.approx((0, 0, 20), abs=1e-12)
+    assert relative_errors(search.predict({(): fit})) == pytest.approx((0, 0, 20), abs=1e-12)
 
 
 def test_prefill_fits_the_fraction_of_peak_above_the_memory_of_decode():
@@ -111,13 +111,13 @@ def test_what_is_predicted_is_what_the_library_says_with_that_efficiency():
     floor = deployment_of(row)
     server = Deployment(floor.model, floor.accelerator, floor.precision, row.devices, efficiency)
     cost = request_cost(server, Request(row.prompt_tokens, row.output_tokens), row.batch)
-    assert seconds(measured, efficiency) == pytest.approx(cost.seconds, rel=1e-12)
+    assert predicted_seconds(measured, efficiency) == pytest.approx(cost.seconds, rel=1e-12)
     bare = Deployment(floor.model, floor.accelerator, floor.precision, row.devices, Efficiency(all_reduce_latency=0.0))
     exact = request_cost(bare, Request(row.prompt_tokens, row.output_tokens), row.batch)
     assert measured.floor == pytest.approx(exact.seconds, rel=1e-12)
     search = Search([measured])
     at = (0, list(FRACTIONS).index(0.8), 13)
-    expected = seconds(measured, Efficiency(mbu=0.8, overhead=float(OVERHEADS[13]))) / measured.measured
+    expected = predicted_seconds(measured, Efficiency(mbu=0.8, overhead=float(OVERHEADS[13]))) / measured.measured
     assert search.ratios[at] == pytest.approx(expected, rel=1e-12)
 
 
@@ -125,10 +125,10 @@ def test_two_numbers_predict_decode_of_unseen_sources_better_than_one_and_than_n
     """The claim of the lesson, for the stated split, its mirror, and the median over every way to halve the sources."""
     search = decode_search()
     for seen in (search.alternate(), ~search.alternate()):
-        off = {name: errors(ratios[~seen]).median for name, ratios in search.judged(seen).items()}
+        off = {name: relative_errors(ratios[~seen]).median for name, ratios in search.judged(seen).items()}
         assert off["two numbers"] < off["one constant"] < off["the floor"]
         assert off["two numbers"] < 0.15 and off["two numbers"] <= off["two by memory"]
-    medians = [errors(search.predict(search.calibrate(seen))[~seen]).median for seen in search.halves()]
+    medians = [relative_errors(search.predict(search.calibrate(seen))[~seen]).median for seen in search.halves()]
     assert len(medians) == 252 and np.median(medians) < 0.15
     assert unseen_decode_errors().rows == (~search.alternate()).sum() > 40
 
@@ -154,7 +154,7 @@ def test_the_range_covers_four_fifths_of_the_rows_of_its_class_with_each_publish
     found = typical_efficiency("h100-sxm")
     for bound, least, most in ((found.low, 0.8, 1.0), (found.high, 0.0, 0.2)):
         inside = [p for p in decode_search().points if p.memory_class == "HBM"]
-        faster = [p.measured < seconds(p, replace(bound, mfu=1.0)) for p in inside]
+        faster = [p.measured < predicted_seconds(p, replace(bound, mfu=1.0)) for p in inside]
         publishers = np.array([p.publisher for p in inside])
         share = np.mean([np.mean(np.array(faster)[publishers == name]) for name in set(publishers)])
         assert least <= share <= most
@@ -181,7 +181,7 @@ def test_what_is_not_known_is_refused_by_name():
     with pytest.raises(InvalidInputError, match="no point is seen"):
         Search([point()]).fit([False])
     with pytest.raises(InvalidInputError, match="no ratios"):
-        errors([])
+        relative_errors([])
 
 
 def test_phases_of_the_table():
@@ -240,8 +240,8 @@ def test_what_is_no_list_of_points_or_ratios_is_refused():
         lambda: Search(5),
         lambda: by_memory(5),
         lambda: by_memory([point(), 5]),
-        lambda: errors(["a"]),
-        lambda: errors([True]),
+        lambda: relative_errors(["a"]),
+        lambda: relative_errors([True]),
         lambda: point_of([]),
     ):
         with pytest.raises(InvalidInputError):

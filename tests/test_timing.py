@@ -3,6 +3,7 @@
 import inspect
 import json
 import os
+import sys
 from dataclasses import asdict, replace
 
 import numpy as np
@@ -20,6 +21,7 @@ from lessonlib import (
 )
 from lessonlib.measured.timing import cpu
 from lessonlib.measured.timing.decoder import Counts, NumpyDecoder, toy_model
+from lessonlib.measured.timing.predictions import predictions, this_machine, timing_report
 from lessonlib.measured.timing.record import (
     TOY_SIZES,
     TimedPass,
@@ -121,16 +123,17 @@ def test_timing_gives_a_record_with_one_thread(record):
 
 
 def test_prediction_is_request_cost_from_the_yardsticks(record):
-    rows = cpu.cpu_predictions(record)
+    rows = predictions(record)
     assert len(rows) == len(record.points) + len(record.requests)
-    machine = cpu.this_machine(record)
+    machine = this_machine(record)
     assert machine.bandwidth == record.yardsticks["matvec_bandwidth"].value
     for row in rows:
-        assert row["ratio"] == pytest.approx(row["measured"] / row["predicted"])
-        assert row["lowest_ratio"] <= row["ratio"] <= row["highest_ratio"]
+        assert row.ratio == pytest.approx(row.measured / row.predicted)
+        assert row.lowest_ratio <= row.ratio <= row.highest_ratio
     chat = next(request for request in record.requests if request.name == "chat")
     expected = request_cost(machine, Request(chat.prompt, chat.output)).elapsed
-    assert next(row for row in rows if row["what"].startswith("chat"))["predicted"] == expected
+    assert next(row for row in rows if row.what.startswith("chat")).predicted == expected
+    assert all(row.what in timing_report(record) for row in rows)
 
 
 def test_a_busy_machine_is_said(record):
@@ -150,6 +153,28 @@ def test_an_interpreter_that_fails_is_said(monkeypatch):
     monkeypatch.setattr(cpu.sys, "executable", "false")
     with pytest.raises(cpu.TimingFailedError, match="ended with code 1"):
         cpu.time_cpu(quick=True, progress=False)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a script stands for the interpreter")
+def test_an_interpreter_may_say_more_than_a_pipe_holds(record, monkeypatch, tmp_path):
+    interpreter, written = tmp_path / "python", tmp_path / "record.json"
+    written.write_text(json.dumps(asdict(record)))
+    script = f"""#!{sys.executable}
+import signal, sys
+signal.alarm(30)  # an end, should nobody read what follows
+sys.stderr.write("a warning\\n" * 100_000)
+print(open({str(written)!r}).read())
+sys.exit({{code}})
+"""
+    monkeypatch.setattr(cpu.sys, "executable", str(interpreter))
+    for code in (0, 3):
+        interpreter.write_text(script.format(code=code))
+        interpreter.chmod(0o755)
+        if code:
+            with pytest.raises(cpu.TimingFailedError, match=r"ended with code 3: (.*\n)*a warning$"):
+                cpu.time_cpu(progress=False)
+        else:
+            assert cpu.time_cpu(progress=False) == record
 
 
 # ---- records
@@ -232,7 +257,7 @@ def changed(record, path, value):
         (("conditions",), {}, "'model' of its conditions is None"),
         (("conditions", "model"), {"layers": 0}, "'model' of its conditions"),
         (("conditions", "model"), {"colour": 3}, "'model' of its conditions"),
-        (("device", "memory"), "16 GB", "memory of its device is '16 GB'"),
+        (("device", "memory"), "16 GB", "'memory' of its device is '16 GB'"),
         (("yardsticks",), {}, "'matvec_bandwidth' of its yardsticks is None"),
         (("points",), {}, "points"),
         (("requests", 0, "ttft"), float("nan"), "request 0: ttft"),

@@ -11,6 +11,7 @@ import pytest
 
 from lessonlib import InvalidInputError, LessonError, Request, request_cost
 from lessonlib.measured.timing import gpu
+from lessonlib.measured.timing.predictions import predictions, this_machine, timing_report
 from lessonlib.measured.timing.record import record_from
 
 RECORD = {
@@ -36,7 +37,7 @@ RECORD = {
 
 def rows_of(**conditions):
     record = record_from(RECORD | {"conditions": RECORD["conditions"] | conditions})
-    return gpu.this_gpu(record), {row["what"]: row for row in gpu.gpu_predictions(record)}
+    return this_machine(record), {row.what: row for row in predictions(record)}
 
 
 def test_without_pytorch_one_sentence_says_so(monkeypatch):
@@ -108,21 +109,21 @@ def test_the_prediction_is_from_the_ceilings():
     machine, rows = rows_of()
     assert machine.bandwidth == 3e12 and machine.peak == 700e12
     decode = rows["decode at 1,000, batch 32"]
-    assert decode["predicted"] == pytest.approx(request_cost(machine, Request(1000, 2), 32).decode.seconds, rel=1e-12)
-    assert decode["ratio"] == pytest.approx(0.009 / decode["predicted"])
+    assert decode.predicted == pytest.approx(request_cost(machine, Request(1000, 2), 32).decode.seconds, rel=1e-12)
+    assert decode.ratio == pytest.approx(0.009 / decode.predicted)
     alone = rows["decode at 1,000, batch 1"]
-    assert alone["measured"] == 0.0065
-    assert (alone["lowest_ratio"], alone["highest_ratio"]) == pytest.approx(
-        (0.006 / alone["predicted"], 0.007 / alone["predicted"])
+    assert alone.measured == 0.0065
+    assert (alone.lowest_ratio, alone.highest_ratio) == pytest.approx(
+        (0.006 / alone.predicted, 0.007 / alone.predicted)
     )
     expected = request_cost(machine, Request(128, 1280)).elapsed
-    assert rows["reasoning 128 -> 1,280"]["predicted"] == pytest.approx(expected, rel=1e-12)
+    assert rows["reasoning 128 -> 1,280"].predicted == pytest.approx(expected, rel=1e-12)
 
 
 def test_a_bucket_is_predicted_as_it_was_read():
     machine, exact = rows_of()
     _, rounded = rows_of(bucket=256)
-    more = rounded["decode at 1,000, batch 32"]["predicted"] - exact["decode at 1,000, batch 32"]["predicted"]
+    more = rounded["decode at 1,000, batch 32"].predicted - exact["decode at 1,000, batch 32"].predicted
     # A step on 1,000 cached tokens has a span of 1,001 and reads 1,024: 23 more, in each of 32 sequences.
     assert more == pytest.approx(32 * machine.model.cache_bytes(23) / 3e12)
 
@@ -131,9 +132,9 @@ def test_the_report_says_what_was_reached_and_left_out():
     record = record_from(
         RECORD | {"conditions": RECORD["conditions"] | {"left_out": ["decode at 32,768 was left out"]}}
     )
-    text = gpu.gpu_report(record)
-    (row,) = [row for row in gpu.gpu_predictions(record) if row["what"] == "decode at 1,000, batch 1"]
-    reached = f"{1 / row['ratio']:.0%}"
+    text = timing_report(record)
+    (row,) = [row for row in predictions(record) if row.what == "decode at 1,000, batch 1"]
+    reached = f"{1 / row.ratio:.0%}"
     assert f"Decode at batch 1 reaches {reached} to {reached} of the measured read bandwidth." in text
     assert text.splitlines()[-2:] == ["True length.", "decode at 32,768 was left out"]
     assert "reasoning 128 -> 1,280" in text

@@ -21,8 +21,9 @@ import pytest
 from helpers import server as llama_on_h100
 
 from lessonlib import InvalidInputError, Request, request_cost
+from lessonlib.measured.timing.predictions import predictions, step_fit, timing_report
 from lessonlib.measured.timing.record import MeasuredRequest, read_record, record_from, write_record
-from lessonlib.measured.timing.server import ServerTimingError, server_predictions, server_report, step_fit, time_server
+from lessonlib.measured.timing.server import ServerTimingError, time_server
 from lessonlib.measured.timing.server_client import Limits, client_of
 
 SECRET = "sk-Tok+en/with\"every'kind&of<sign>-0123456789"
@@ -449,7 +450,7 @@ def test_what_cannot_be_known_is_left_out_and_said(base, name, words, output, ch
     assert (reply["tpot"], reply["output"], reply["chunks"], reply["problem"]) == (None, output, chunks, "")
     assert reply["ttft"] > 0 and record.requests == ()
     assert "TPOT not known" in said[0] and "TTFT not known" not in said[0]
-    assert "Nothing is fitted" in server_report(record, llama_on_h100())
+    assert "Nothing is fitted" in timing_report(record, llama_on_h100())
 
 
 @pytest.mark.parametrize(
@@ -466,7 +467,7 @@ def test_what_a_number_leaves_out_is_said(base, name, words):
     record = timed(f"{base}/{name}")
     assert [one.name for one in record.requests] == ["chat", "reasoning"]
     assert [note for note in replies_of(record)[1]["notes"] if words in note]
-    assert f"of 2 replies: {words}" in server_report(record, llama_on_h100())
+    assert f"of 2 replies: {words}" in timing_report(record, llama_on_h100())
 
 
 def test_one_chunk_more_than_tokens_does_not_raise_tpot(base):
@@ -481,7 +482,7 @@ def test_one_chunk_more_than_tokens_does_not_raise_tpot(base):
 def test_a_reply_without_prompt_tokens_is_left_out_and_said(base):
     record = timed(f"{base}/counts_no_prompt")
     assert record.requests == () and [reply["output"] for reply in replies_of(record)] == [5, 20]
-    assert "of 2 replies: usage gives no prompt tokens: it is left out" in server_report(record, llama_on_h100())
+    assert "of 2 replies: usage gives no prompt tokens: it is left out" in timing_report(record, llama_on_h100())
 
 
 def test_a_byte_order_mark_and_capitals_lose_nothing(base):
@@ -524,7 +525,7 @@ def test_a_problem_is_one_clear_line_and_what_came_is_kept(base, name, words, ch
     assert len(replies_of(record)) == 1
     assert record.conditions["ended"] == "The timing ended at chat, concurrency 1, where no reply came whole."
     assert words in said[0] and said[1:] == [record.conditions["ended"]]
-    assert SECRET not in json.dumps(asdict(record)) + "".join(said) + server_report(record, llama_on_h100())
+    assert SECRET not in json.dumps(asdict(record)) + "".join(said) + timing_report(record, llama_on_h100())
 
 
 def test_silence_is_bounded(base):
@@ -547,7 +548,7 @@ def test_stages_before_a_failure_are_kept(base):
     assert [one.name for one in record.requests] == ["chat", "reasoning"]
     assert [reply["name"] for reply in replies_of(record)] == ["chat", "reasoning", "endless"]
     assert 0 < replies_of(record)[-1]["chunks"] < 500
-    assert "The timing ended at endless" in server_report(record, llama_on_h100())
+    assert "The timing ended at endless" in timing_report(record, llama_on_h100())
 
 
 def test_an_interruption_keeps_what_came(base):
@@ -601,7 +602,7 @@ def test_the_key_goes_to_the_server_and_nowhere_else(base, tmp_path, capsys):
     text = (
         write_record(record, tmp_path).read_text()
         + repr(record)
-        + server_report(record, llama_on_h100())
+        + timing_report(record, llama_on_h100())
         + "".join(said)
     )
     assert SECRET not in text and SECRET[:8] not in text
@@ -741,15 +742,15 @@ def test_limits_are_checked():
 
 def test_the_prediction_is_request_cost(measured):
     deployment = llama_on_h100()
-    rows = {row["what"]: row for row in server_predictions(measured, deployment)}
+    rows = {row.what: row for row in predictions(measured, deployment)}
     assert len(rows) == 8
     cost = request_cost(deployment, Request(14, 20), 4)
-    assert rows["reasoning, concurrency 4: TTFT"]["predicted"] == cost.ttft
-    assert rows["reasoning, concurrency 4: TPOT"]["predicted"] == cost.tpot
+    assert rows["reasoning, concurrency 4: TTFT"].predicted == cost.ttft
+    assert rows["reasoning, concurrency 4: TPOT"].predicted == cost.tpot
     for row in rows.values():
-        assert row["lowest_ratio"] <= row["ratio"] <= row["highest_ratio"] and row["refused"] == ""
-        assert row["lowest_ratio"] <= row["measured"] / row["predicted"] <= row["highest_ratio"]
-    text = server_report(measured, deployment)
+        assert row.lowest_ratio <= row.ratio <= row.highest_ratio and row.refused == ""
+        assert row.lowest_ratio <= row.measured / row.predicted <= row.highest_ratio
+    text = timing_report(measured, deployment)
     assert "predicted: llama-3.1-8b on" in text
     assert all(what in text for what in rows)
     crowd = [one["gaps"] for one in replies_of(measured) if (one["name"], one["concurrency"]) == ("reasoning", 4)]
@@ -772,11 +773,17 @@ def test_the_fit_finds_the_two_numbers_of_a_server_that_has_two(measured):
     record = made(measured, lambda context: 0.007 + 2e-7 * context)
     fit = step_fit(record)
     assert (fit.seconds, fit.slope, fit.requests) == (pytest.approx(0.007), pytest.approx(2e-7), 4)
-    rows = server_predictions(record, llama_on_h100())
-    assert rows[1]["fitted"] == pytest.approx(rows[1]["measured"]) and rows[0]["fitted"] != rows[0]["fitted"]
-    assert "a step takes 7.000 ms + 2e-07 s x cached tokens of all running requests" in server_report(
+    rows = predictions(record, llama_on_h100())
+    assert rows[1].fitted == pytest.approx(rows[1].measured) and rows[0].fitted != rows[0].fitted
+    assert "a step takes 7.000 ms + 2e-07 s x cached tokens of all running requests" in timing_report(
         record, llama_on_h100()
     )
+
+
+def test_a_server_is_predicted_as_the_deployment_that_is_named(measured):
+    for call in (predictions, timing_report):
+        with pytest.raises(InvalidInputError, match="expected the Deployment that the server runs on"):
+            call(measured)
 
 
 def test_two_numbers_are_not_fitted_to_one_context(measured):
@@ -787,6 +794,6 @@ def test_two_numbers_are_not_fitted_to_one_context(measured):
 
 def test_a_request_that_does_not_fit_has_no_prediction_and_says_why(measured):
     record = replace(measured, requests=(replace(measured.requests[0], prompt=2_000_000),))
-    rows = server_predictions(record, llama_on_h100())
-    assert all(row["predicted"] != row["predicted"] and "positions" in row["refused"] for row in rows)
-    assert "No prediction: Request: prompt 2,000,000" in server_report(record, llama_on_h100())
+    rows = predictions(record, llama_on_h100())
+    assert all(row.predicted != row.predicted and "positions" in row.refused for row in rows)
+    assert "No prediction: Request: prompt 2,000,000" in timing_report(record, llama_on_h100())

@@ -1,6 +1,6 @@
 """Measured times beside the arithmetic: published ones, calibration on them, and timings of one's own machine."""
 
-from lessonlib.measured.calibration import Search, errors, seconds
+from lessonlib.measured.calibration import Search, predicted_seconds, relative_errors
 from lessonlib.measured.efficiency import TypicalEfficiency, decode_search, typical_efficiency
 from lessonlib.measured.published import (
     SUSPECTS,
@@ -13,11 +13,12 @@ from lessonlib.measured.published import (
     points,
     published_row,
 )
-from lessonlib.measured.timing.cpu import BUSY, busy_warning, cpu_predictions, recorded_cpu, this_machine, time_cpu
+from lessonlib.measured.timing.cpu import BUSY, busy_warning, recorded_cpu, time_cpu
 from lessonlib.measured.timing.decoder import NumpyDecoder, toy_model
-from lessonlib.measured.timing.gpu import GpuUnavailableError, gpu_predictions, gpu_report, time_gpu
+from lessonlib.measured.timing.gpu import GpuUnavailableError, time_gpu
+from lessonlib.measured.timing.predictions import predictions, this_machine, timing_report
 from lessonlib.measured.timing.record import read_records
-from lessonlib.measured.timing.server import server_predictions, server_report, time_server
+from lessonlib.measured.timing.server import time_server
 from lessonlib.measured.timing.server_client import Limits
 
 __all__ = [
@@ -32,25 +33,22 @@ __all__ = [
     "busy_warning",
     "by_memory",
     "by_source",
-    "cpu_predictions",
     "decode_search",
     "deployment_of",
     "engine_of",
-    "errors",
-    "gpu_predictions",
-    "gpu_report",
     "point_of",
     "points",
+    "predicted_seconds",
+    "predictions",
     "published_row",
     "read_records",
     "recorded_cpu",
-    "seconds",
-    "server_predictions",
-    "server_report",
+    "relative_errors",
     "this_machine",
     "time_cpu",
     "time_gpu",
     "time_server",
+    "timing_report",
     "toy_model",
     "typical_efficiency",
 ]

@@ -31,7 +31,7 @@ LADDER = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Point(Checked):
+class MeasuredTime(Checked):
     """A measured time, and the roofs beneath it, of one pass or several.
 
     `compute`, `memory`: seconds of each roof, all its passes together. `communication`: seconds of all-reduces on the
@@ -61,7 +61,7 @@ class Point(Checked):
 
     @property
     def owner(self) -> str:
-        return f"Point {shown(self.id)}"
+        return f"MeasuredTime {shown(self.id)}"
 
     def complete(self) -> None:
         if len(self.compute) != len(self.memory):
@@ -75,7 +75,7 @@ class Point(Checked):
     @property
     def floor(self) -> float:
         """Seconds at the full peak and bandwidth, without overhead and without latency."""
-        return seconds(self, Efficiency(all_reduce_latency=0.0))
+        return predicted_seconds(self, Efficiency(all_reduce_latency=0.0))
 
     @property
     def fraction(self) -> float:
@@ -92,7 +92,7 @@ class Fit(NamedTuple):
     publishers: tuple[str, ...]
 
 
-class Errors(NamedTuple):
+class RelativeErrors(NamedTuple):
     """Median and 90th percentile of |predicted / measured - 1|, and over how many rows."""
 
     median: float
@@ -100,7 +100,7 @@ class Errors(NamedTuple):
     rows: int
 
 
-def seconds(point: Point, efficiency: Efficiency) -> float:
+def predicted_seconds(point: MeasuredTime, efficiency: Efficiency) -> float:
     """What the equation at the head of this file predicts for a point."""
     roofs = zip(point.compute, point.memory, strict=True)
     busy = sum(max(compute / efficiency.mfu, memory / efficiency.mbu) for compute, memory in roofs)
@@ -109,12 +109,12 @@ def seconds(point: Point, efficiency: Efficiency) -> float:
 
 
 @checked(ratios=numbers(-math.inf, math.inf, holes=True))
-def errors(ratios: Any) -> Errors:
+def relative_errors(ratios: Any) -> RelativeErrors:
     """Of an array of predicted / measured."""
     off = np.abs(ratios - 1)
     if not off.size:
-        raise wrong("errors", "ratios", [], "at least one predicted / measured")
-    return Errors(float(np.median(off)), float(np.quantile(off, 0.9)), int(off.size))
+        raise wrong("relative_errors", "ratios", [], "at least one predicted / measured")
+    return RelativeErrors(float(np.median(off)), float(np.quantile(off, 0.9)), int(off.size))
 
 
 def source_quantiles(values: Any, publishers: Any, levels: Sequence[float]) -> list[float]:
@@ -132,8 +132,10 @@ class Search:
     `part`: "mbu" to fit decode, "mfu" to fit prefill, whose memory roofs then take `mbu` (a fit of decode).
     """
 
-    @checked(points=items(a(Point, "published.points()[0]"), least=1), part=choice(("mbu", "mfu")), mbu=fraction())
-    def __init__(self, points: Sequence[Point], part: str = "mbu", mbu: float = 1.0):
+    @checked(
+        points=items(a(MeasuredTime, "published.points()[0]"), least=1), part=choice(("mbu", "mfu")), mbu=fraction()
+    )
+    def __init__(self, points: Sequence[MeasuredTime], part: str = "mbu", mbu: float = 1.0):
         self.points = points
         self.publishers = np.array([point.publisher for point in self.points])
         compute_divisor, memory_divisor = (FRACTIONS, mbu) if part == "mfu" else (1.0, FRACTIONS)

@@ -8,7 +8,7 @@ import numpy as np
 from lessonlib.base.checks import checked, optional, text
 from lessonlib.base.errors import UnknownNameError, shown
 from lessonlib.facts.catalogue import load_accelerator
-from lessonlib.measured.calibration import Errors, Fit, Search, errors, finest, source_quantiles
+from lessonlib.measured.calibration import Fit, RelativeErrors, Search, finest, relative_errors, source_quantiles
 from lessonlib.measured.published import memory_classes, points
 from lessonlib.time.accelerator import Accelerator
 from lessonlib.time.deployment import Efficiency
@@ -31,11 +31,11 @@ def decode_search() -> Search:
 
 
 @cache
-def unseen_decode_errors() -> Errors:
+def unseen_decode_errors() -> RelativeErrors:
     """What two numbers, fitted on every second publisher, are off by on the others: decode, batch 1, one device."""
     search = decode_search()
     seen = search.alternate()
-    return errors(search.predict(search.calibrate(seen))[~seen])
+    return relative_errors(search.predict(search.calibrate(seen))[~seen])
 
 
 @cache
@@ -51,17 +51,12 @@ def typical_efficiency(accelerator: str | Accelerator, engine: str | None = None
 
     Each is an Efficiency for a Deployment. The middle is one fit for all classes of memory, which predicted unseen
     sources better than a fit for each; the range is that of the accelerator's class. `engine`, such as "vLLM": its own
-    fit, where at least two publishers measured it. Raises UnknownNameError.
-    `measured.calibration` says how it is fitted.
+    fit, where at least two publishers measured it. `measured.calibration` says how. Raises UnknownNameError.
     """
     name = accelerator.name if isinstance(accelerator, Accelerator) else accelerator
     name = load_accelerator(name).name  # refused here, with the nearest names
-    return _typical(name, engine)
-
-
-def _typical(name: str, engine: str | None) -> TypicalEfficiency:
     known = sorted({point.engine for point in points()})
-    if engine is not None and engine not in known:
+    if engine is not None and not (isinstance(engine, str) and engine in known):
         raise UnknownNameError(f"engine {shown(engine)} is not known; expected None or one of {', '.join(known)}.")
     memory_class = memory_classes()[name]
     search, fits, key = decode_search(), decode_fits(), () if engine is None else (engine,)
@@ -69,12 +64,8 @@ def _typical(name: str, engine: str | None) -> TypicalEfficiency:
     inside = np.array([point.memory_class == memory_class for point in search.points])
     slower = 1 / search.predict({(): fit})  # measured / predicted
     fast, slow = source_quantiles(slower[inside], search.publishers[inside], (0.1, 0.9))
-    busy = [
-        point
-        for point in points()
-        if (point.phase, point.devices, point.memory_class) == ("prefill", 1, memory_class)
-        and sum(point.compute) > sum(point.memory)
-    ]
+    prefills = (p for p in points() if (p.phase, p.devices, p.memory_class) == ("prefill", 1, memory_class))
+    busy = [p for p in prefills if sum(p.compute) > sum(p.memory)]
     mfus = source_quantiles([p.fraction for p in busy], [p.publisher for p in busy], (0.1, 0.5, 0.9))
 
     def scaled(factor: float, mfu: float) -> Efficiency:

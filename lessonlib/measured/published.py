@@ -16,7 +16,7 @@ from functools import cache
 from lessonlib.base.checks import a, checked, items
 from lessonlib.base.errors import InvalidInputError
 from lessonlib.facts.catalogue import Measurement, load_accelerator, load_measurements, load_model, load_table
-from lessonlib.measured.calibration import Point
+from lessonlib.measured.calibration import MeasuredTime
 from lessonlib.model.precision import UNQUANTISED, Precision
 from lessonlib.request.cost import decode_passes, prefill_passes
 from lessonlib.time.accelerator import Accelerator
@@ -107,13 +107,13 @@ def _steps(row: Measurement) -> int:
 
 
 @checked(row=ROW)
-def point_of(row: Measurement) -> Point:
+def point_of(row: Measurement) -> MeasuredTime:
     """A row as a time over its roofs. Raises InvalidInputError for a slope, which is no time."""
     return _point_of(row)
 
 
 @cache
-def _point_of(row: Measurement) -> Point:
+def _point_of(row: Measurement) -> MeasuredTime:
     if row.metric == "itl_slope":
         raise InvalidInputError(f"Measurement {row.id!r} is a slope, which has no floor in seconds.")
     deployment = deployment_of(row)
@@ -130,7 +130,7 @@ def _point_of(row: Measurement) -> Point:
         roofs = [max(pair) for pair in zip(compute, memory, strict=True)]
         decode_share = sum(roofs[len(runs[0].works) :]) / sum(roofs)  # the prefill is the first pass
     done = Phase(deployment, runs)
-    return Point(
+    return MeasuredTime(
         id=row.id,
         source=row.source,
         memory_class=memory_classes()[str(row.accelerator)],
@@ -161,13 +161,13 @@ def _passes(row: Measurement, deployment: Deployment) -> list[Passes]:
 
 
 @cache
-def points() -> tuple[Point, ...]:
+def points() -> tuple[MeasuredTime, ...]:
     """Every row of data/measurements.csv that is a time, as a point, in the order of the table."""
     return tuple(point_of(row) for row in load_measurements() if row.metric != "itl_slope")
 
 
-@checked(points=items(a(Point, "published.points()[0]")))
-def by_memory(points: Iterable[Point]) -> dict[str, list[Point]]:
+@checked(points=items(a(MeasuredTime, "published.points()[0]")))
+def by_memory(points: Iterable[MeasuredTime]) -> dict[str, list[MeasuredTime]]:
     """The points of each class of memory."""
     return {name: [p for p in points if p.memory_class == name] for name in ("HBM", "GDDR", "unified")}
 

@@ -10,6 +10,7 @@ from test_gpu_decoder import decoder, toy
 
 from lessonlib import Accelerator, Deployment, Precision, Request, request_cost
 from lessonlib.measured.timing import gpu, gpu_run
+from lessonlib.measured.timing.predictions import predictions
 from lessonlib.measured.timing.record import read_record, record_from, write_record
 
 CPU = torch.device("cpu")
@@ -68,21 +69,21 @@ def test_the_rounding_of_the_bucket_is_said_and_predicted(record, deployment):
     assert record.conditions["bucket"] == 256
     # Half of 255 tokens of two layers of two heads of 16, keys and values, in fp32.
     assert "spans of whole 256 tokens: on average 65.28 kB more" in record.conditions["attention"]
-    rows = {row["what"]: row for row in gpu.gpu_predictions(record, deployment)}
-    bucketed, exact = rows["decode at 300, batch 2"]["predicted"], request_cost(deployment, Request(300, 2), 2).decode
+    rows = {row.what: row for row in predictions(record, deployment)}
+    bucketed, exact = rows["decode at 300, batch 2"].predicted, request_cost(deployment, Request(300, 2), 2).decode
     assert bucketed > exact.seconds
     assert bucketed == pytest.approx(request_cost(deployment, Request(511, 2), 2).decode.seconds, rel=1e-12)
 
 
 def test_at_true_length_the_prediction_is_request_cost(record, deployment):
     record = replace(record, conditions=record.conditions | {"bucket": 1})
-    rows = {row["what"]: row for row in gpu.gpu_predictions(record, deployment)}
+    rows = {row.what: row for row in predictions(record, deployment)}
     expected = request_cost(deployment, Request(8, 300)).elapsed
-    assert rows["reasoning 8 -> 300"]["predicted"] == pytest.approx(expected, rel=1e-12)
+    assert rows["reasoning 8 -> 300"].predicted == pytest.approx(expected, rel=1e-12)
     assert len(rows) == len(record.points) + len(record.requests)
     for row in rows.values():
-        assert row["ratio"] == pytest.approx(row["measured"] / row["predicted"])
-        assert row["lowest_ratio"] <= row["ratio"] <= row["highest_ratio"]
+        assert row.ratio == pytest.approx(row.measured / row.predicted)
+        assert row.lowest_ratio <= row.ratio <= row.highest_ratio
 
 
 @pytest.mark.parametrize("output", [1, 2, 120])

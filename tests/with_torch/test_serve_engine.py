@@ -18,8 +18,9 @@ import pytest
 import torch
 
 from lessonlib import Accelerator, Deployment, Model, Precision, Request, request_cost
+from lessonlib.measured.timing.predictions import predictions, timing_report
 from lessonlib.measured.timing.record import read_record, write_record
-from lessonlib.measured.timing.server import ServerTimingError, server_predictions, server_report, time_server
+from lessonlib.measured.timing.server import ServerTimingError, time_server
 
 NEEDED = ("transformers", "fastapi", "uvicorn", "openai")
 MISSING = [name for name in NEEDED if importlib.util.find_spec(name) is None]
@@ -116,12 +117,12 @@ def test_the_times_of_a_real_engine_stand_beside_a_prediction(record, folder):
     model = Model.from_config(json.loads((folder / "config.json").read_text()))
     device = Accelerator(name="some CPU", memory=8e9, bandwidth=2e10, peaks={"fp32": 1e11})
     deployment = Deployment(model, device, Precision("fp32"))
-    rows = {row["what"]: row for row in server_predictions(record, deployment)}
+    rows = {row.what: row for row in predictions(record, deployment)}
     one = next(one for one in record.requests if (one.name, one.batch) == ("reasoning", 1))
     row = rows["reasoning, concurrency 1: TPOT"]
-    assert row["predicted"] == request_cost(deployment, Request(one.prompt, one.output)).tpot
-    assert row["ratio"] > 1  # a toy's step is the engine's own work, hardly any of it reading weights
-    assert "reasoning, concurrency 1: TPOT" in server_report(record, deployment)
+    assert row.predicted == request_cost(deployment, Request(one.prompt, one.output)).tpot
+    assert row.ratio > 1  # a toy's step is the engine's own work, hardly any of it reading weights
+    assert "reasoning, concurrency 1: TPOT" in timing_report(record, deployment)
 
 
 def test_a_model_that_the_engine_does_not_serve_is_one_line(url):

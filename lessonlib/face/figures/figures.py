@@ -32,7 +32,7 @@ from lessonlib.time.roofline import pass_cost
 
 if TYPE_CHECKING:
     from lessonlib.facts.catalogue import Workload
-    from lessonlib.measured.calibration import Fit, Point
+    from lessonlib.measured.calibration import Fit, MeasuredTime
     from lessonlib.measured.timing.record import TimedPass
 
 PREFILL = "#D55E00"  # vermilion
@@ -687,7 +687,7 @@ MEMORY_CLASSES = {
 
 
 def _class_points(
-    axes: Axes, points: Sequence["Point"], x: Any, y: Any, names: Mapping[str, tuple[float, float]]
+    axes: Axes, points: Sequence["MeasuredTime"], x: Any, y: Any, names: Mapping[str, tuple[float, float]]
 ) -> None:
     """The points in the colour and shape of their class of memory, whose name stands at `names`, in axes fractions."""
     classes = np.array([point.memory_class for point in points])
@@ -706,7 +706,7 @@ def _milliseconds(axis: Any, label: str) -> None:
     axis.set_label_text(f"{label}, ms (log scale)")
 
 
-def measured_against_floor(points: Sequence["Point"], title: str) -> Figure:
+def measured_against_floor(points: Sequence["MeasuredTime"], title: str) -> Figure:
     """Measured time of a pass by its bytes / bandwidth, log-log, with the diagonal. Nothing in it is fitted.
 
     Ringed: points under the diagonal. A time of several passes is divided by their number.
@@ -735,7 +735,7 @@ def measured_against_floor(points: Sequence["Point"], title: str) -> Figure:
     return figure
 
 
-def fraction_by_step(points: Sequence["Point"], fit: "Fit", title: str) -> Figure:
+def fraction_by_step(points: Sequence["MeasuredTime"], fit: "Fit", title: str) -> Figure:
     """The fraction of bandwidth reached by the floor of a step (log), and the curve of two numbers through all.
 
     The curve is floor / (floor / fraction + overhead).

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from lessonlib.base.errors import LessonError
 from lessonlib.facts.catalogue import DATA
 from lessonlib.measured.timing.cpu import measure
-from lessonlib.measured.timing.gpu import SIZES, gpu_report, time_gpu
+from lessonlib.measured.timing.gpu import SIZES, time_gpu
+from lessonlib.measured.timing.predictions import timing_report
 from lessonlib.measured.timing.record import write_record
 
 
@@ -31,7 +32,7 @@ def main(arguments: Sequence[str]) -> int:
     except LessonError as error:
         print(error, file=sys.stderr)
         return 1
-    print(gpu_report(record), f"Written to {write_record(record, DATA / 'timings')}.", sep="\n")
+    print(timing_report(record), f"Written to {write_record(record, DATA / 'timings')}.", sep="\n")
     return 0
 
 

@@ -1,6 +1,4 @@
-"""Time a real decoder on this machine's GPU with PyTorch, and put lessonlib's prediction beside it.
-
-    python -m lessonlib.measured.timing gpu [--quick] [--model NAME]      writes a record into data/timings/
+"""Time a real decoder on this machine's GPU with PyTorch.
 
 First the ceilings: a large read, a large copy, a large matrix product. The read stands in for bandwidth and the product
 for peak, and nothing is fitted. Then prefill, decode at growing contexts and batches, and a chat-shaped and a
@@ -12,17 +10,11 @@ recorded runs are what there is to show. What runs on the device is in gpu_run.p
 
 import warnings
 from collections.abc import Callable, Sequence
-from functools import cache
-from statistics import median
 from typing import Any
 
 from lessonlib.base.errors import LessonError
 from lessonlib.facts.catalogue import load_model
 from lessonlib.measured.timing.record import Record, record_from
-from lessonlib.model.precision import Precision
-from lessonlib.time.accelerator import Accelerator
-from lessonlib.time.deployment import Deployment
-from lessonlib.time.roofline import pass_cost
 
 SIZES = ("llama-3.1-8b", "llama-3.2-3b", "llama-3.2-1b")
 CONTEXTS = (128, 1024, 4096, 8192, 16384, 32768)
@@ -82,64 +74,3 @@ def why_not(version: str, built_for: str | None, said: Sequence[str]) -> str:
     if not built_for:
         return f"No GPU was timed: PyTorch {version} is a build without CUDA or ROCm."
     return f"No GPU was timed: PyTorch {version} sees none."
-
-
-def this_gpu(record: Record) -> Deployment:
-    """The timed model on a device whose peak and bandwidth are the record's ceilings."""
-    dtype = record.conditions["dtype"]
-    device = Accelerator(
-        name=str(record.device["name"]),
-        memory=float(record.device["memory"]),
-        bandwidth=record.yardsticks["read_bandwidth"].value,
-        peaks={dtype: record.yardsticks["matmul_rate"].value},
-        source="measured here",
-    )
-    return Deployment(load_model(record.conditions["model"]), device, Precision(dtype), memory_fraction=1.0)
-
-
-def gpu_predictions(record: Record, deployment: Deployment | None = None) -> list[dict[str, Any]]:
-    """Measured beside predicted, a row for each point and request: what, seconds, and measured / predicted.
-
-    Of the cache, the bytes that were really read: where a record's steps read spans of `bucket` tokens, up to the next
-    multiple of it. `deployment`: by default `this_gpu(record)`.
-    """
-    machine, bucket = deployment or this_gpu(record), int(record.conditions["bucket"])
-
-    @cache
-    def seconds_of(tokens: int, context: int, batch: int) -> float:
-        return pass_cost(machine, tokens, context, batch).seconds
-
-    def step(context: int, batch: int) -> float:
-        return seconds_of(1, -(-(context + 1) // bucket) * bucket - 1, batch)
-
-    def row(what: str, seconds: Sequence[float], expected: float) -> dict[str, Any]:
-        low, middle, high = (value / expected for value in (min(seconds), median(seconds), max(seconds)))
-        ratios = {"ratio": middle, "lowest_ratio": low, "highest_ratio": high}
-        return {"what": what, "measured": median(seconds), "predicted": expected, **ratios}
-
-    rows = []
-    for point in record.points:
-        if point.phase == "prefill":
-            rows.append(row(f"prefill of {point.tokens:,}", point.seconds, seconds_of(point.tokens, 0, point.batch)))
-        else:
-            what = f"decode at {point.context:,}, batch {point.batch}"
-            rows.append(row(what, point.seconds, step(point.context, point.batch)))
-    for one in record.requests:
-        steps = sum(step(one.prompt + k, one.batch) for k in range(one.output - 1))
-        what = f"{one.name} {one.prompt:,} -> {one.output:,}"
-        rows.append(row(what, [one.seconds], seconds_of(one.prompt, 0, one.batch) + steps))
-    return rows
-
-
-def gpu_report(record: Record) -> str:
-    """The rows of `gpu_predictions` as text, how near decode came to the measured bandwidth, and what was left out."""
-    rows, conditions = gpu_predictions(record), record.conditions
-    lines = [f"{record.device['name']}, {conditions['model']} in {conditions['dtype']}, {record.when}"]
-    lines += [f"{'':<28}{'measured':>11}{'predicted':>11}{'ratio':>7}"]
-    for row in rows:
-        lines += [f"{row['what']:<28}{row['measured']:>9.4g} s{row['predicted']:>9.4g} s{row['ratio']:>7.2f}"]
-    alone = [row["ratio"] for row in rows if row["what"].startswith("decode") and row["what"].endswith("batch 1")]
-    if alone:
-        reached = f"{1 / max(alone):.0%} to {1 / min(alone):.0%}"
-        lines += [f"Decode at batch 1 reaches {reached} of the measured read bandwidth."]
-    return "\n".join([*lines, conditions["attention"], *conditions["left_out"]])

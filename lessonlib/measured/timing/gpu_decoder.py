@@ -70,13 +70,14 @@ def takes_true_length(mixer: GroupedQueryAttention, device: Any, dtype: Any) -> 
     return found.shape == expected.shape and torch.allclose(found, expected, atol=0.02, rtol=0.02)
 
 
-class TorchDecoder:
-    """A decoder of `model`'s sizes on `device`. `memory`: bytes for weights and cache (None: no limit).
+class TorchNetwork:
+    """The weights of a plain Llama of `model`'s sizes on `device`, and what its blocks compute, all of it counted.
 
-    Raises InvalidInputError for a model of another kind, torch.OutOfMemoryError for what does not fit.
+    `memory`: bytes for weights and cache (None: no limit). Raises InvalidInputError for a model of another kind,
+    torch.OutOfMemoryError for what does not fit.
     """
 
-    def __init__(self, model: Model, device: Any, dtype: Any, memory: float | None = None, bucket: int = BUCKET):
+    def __init__(self, model: Model, device: Any, dtype: Any, memory: float | None):
         (layers, block), *others = model.blocks
         mixer, ffn = block.mixer, block.feedforward
         if not isinstance(mixer, GroupedQueryAttention) or not isinstance(ffn, DenseFeedForward) or others:
@@ -85,11 +86,9 @@ class TorchDecoder:
         if extra or mixer.value_dim or not ffn.gated or model.position_weights:
             raise InvalidInputError(f"TorchDecoder: {model.name!r} is no plain Llama; take one of the catalogue.")
         self.model, self.device, self.dtype, self.memory = model, torch.device(device), dtype, memory
-        self.heads, self.kv_heads, self.dim = mixer.heads, mixer.kv_heads, mixer.head_dim
+        self.mixer, self.heads, self.kv_heads, self.dim = mixer, mixer.heads, mixer.kv_heads, mixer.head_dim
         self.counts = Counts()
         self._require_memory(0)
-        self.true_length = takes_true_length(mixer, device, dtype)
-        self.bucket = 1 if self.true_length else bucket
         width, queries = model.width, mixer.heads * mixer.head_dim
 
         def matrix(outputs: int, inputs: int) -> Any:
@@ -114,15 +113,78 @@ class TorchDecoder:
         size = self.dtype.itemsize
         return self.model.parameters * size + self.model.cache_bytes(tokens, size)
 
-    def fits(self, batch: int, room: int) -> bool:
-        """Whether `batch` sequences of `room` tokens fit beside the weights."""
-        return self.memory is None or self.bytes_needed(batch * self.rounded(room)) <= self.memory
-
     def _require_memory(self, tokens: int) -> None:
         needed = self.bytes_needed(tokens)
         if self.memory is not None and needed > self.memory:
             words = f"weights and {tokens:,} cached tokens need {format_bytes(needed)} of {format_bytes(self.memory)}"
             raise torch.OutOfMemoryError(f"{self.model.name}: {words}")
+
+    def _blocks(self, ids: Any, caches: Any, attend: Callable[..., Any], pairs: int, read: int) -> Any:
+        """Hidden states (batch, tokens, width). `pairs`: (query, key) pairs of a sequence; `read`: cached tokens."""
+        batch, new = ids.shape
+        counts, token = self.counts, 2 * self.kv_heads * self.dim * self.dtype.itemsize
+        x = F.embedding(ids, self.embedding).view(batch * new, -1)
+        for layer, cache in zip(self.layers, caches, strict=True):
+            qkv = self._product(_normalised(x, layer["gains"][0]), layer["qkv"]).view(batch, new, -1, self.dim)
+            out = attend(*qkv.split((self.heads, self.kv_heads, self.kv_heads), dim=2), cache)
+            self._product(out.reshape(batch * new, -1), layer["out"], onto=x)
+            gate, up = self._product(_normalised(x, layer["gains"][1]), layer["gate_up"]).chunk(2, dim=1)
+            self._product(F.silu(gate).mul_(up), layer["down"], onto=x)
+            counts.attention_flops += 4 * self.heads * self.dim * batch * pairs
+            counts.cache_read += token * batch * read
+            counts.cache_write += token * batch * new
+            counts.weight_bytes += layer["gains"].nbytes
+        return x.view(batch, new, -1)
+
+    def _logits(self, x: Any, into: Any) -> None:
+        """The logits of the last hidden states, written `into` a buffer."""
+        self.counts.weight_bytes += self.final_gain.nbytes
+        self._product(_normalised(x, self.final_gain), self.head, into=into)
+
+    def _product(self, x: Any, weights: Any, onto: Any = None, into: Any = None) -> Any:
+        """x @ weights.T, added `onto` a residual stream in place, or written `into` a buffer, or new."""
+        self.counts.linear_flops += 2 * len(x) * weights.numel()
+        self.counts.weight_bytes += weights.nbytes
+        return torch.mm(x, weights.t(), out=into) if onto is None else onto.addmm_(x, weights.t())
+
+
+class Graphs:
+    """Passes by name and size, each recorded in a CUDA graph once and replayed from then on."""
+
+    def __init__(self) -> None:
+        self.recorded: dict[tuple[str, int], Any] = {}
+        self.pool: Any = None
+
+    def record(self, key: tuple[str, int], call: Callable[[str, int], None]) -> None:
+        if key in self.recorded:
+            return
+        aside = torch.cuda.Stream()
+        aside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(aside):
+            call(*key)  # libraries set themselves up before anything is recorded
+        torch.cuda.current_stream().wait_stream(aside)
+        self.pool = self.pool or torch.cuda.graph_pool_handle()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self.pool):
+            call(*key)
+        self.recorded[key] = graph
+
+    def run(self, key: tuple[str, int], call: Callable[[str, int], None]) -> None:
+        """Replay what was recorded; make the call itself where nothing was."""
+        self.recorded[key].replay() if key in self.recorded else call(*key)
+
+
+class TorchDecoder(TorchNetwork):
+    """A network with a cache. `bucket`: tokens of a span, where no kernel takes the true length."""
+
+    def __init__(self, model: Model, device: Any, dtype: Any, memory: float | None = None, bucket: int = BUCKET):
+        super().__init__(model, device, dtype, memory)
+        self.true_length = takes_true_length(self.mixer, device, dtype)
+        self.bucket = 1 if self.true_length else bucket
+
+    def fits(self, batch: int, room: int) -> bool:
+        """Whether `batch` sequences of `room` tokens fit beside the weights."""
+        return self.memory is None or self.bytes_needed(batch * self.rounded(room)) <= self.memory
 
     def rounded(self, length: int) -> int:
         """Keys that a step at this length reads: the length itself, or the span of its bucket."""
@@ -131,8 +193,7 @@ class TorchDecoder:
     def allocate(self, batch: int, room: int) -> None:
         """Make the cache: `batch` sequences of `room` tokens, filled with random numbers as after a real prompt."""
         self.cache: Any = None  # of another batch: freed before the new one is made
-        self.pool = None
-        self.graphs: dict[tuple[str, int], Any] = {}
+        self.graphs = Graphs()
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
         self.batch, self.room, self.cached = batch, self.rounded(room), 0
@@ -152,11 +213,11 @@ class TorchDecoder:
 
     def prefill(self, ids: Any) -> None:
         """Run the prompts `ids` (batch, tokens) as new sequences; the first output token follows them in `history`."""
-        self.cached = 0
-        self._require_room(ids.shape[1])
-        self.history[:, : ids.shape[1]] = ids
-        self._run("prefill", ids.shape[1])
-        self.go_to(ids.shape[1])
+        self.cached, new = 0, ids.shape[1]
+        self._require_room(new)
+        self.history[:, :new] = ids
+        self.graphs.run(("prefill", new), self._pass)
+        self.go_to(new)
 
     def go_to(self, context: int) -> None:
         """Stand at `context` cached tokens, as if they had been run."""
@@ -166,7 +227,7 @@ class TorchDecoder:
     def replay(self) -> None:
         """One decode step, without going on to the next token: to be timed again and again at one context."""
         self._require_room(1)
-        self._run("step", self._keys(self.cached + 1))
+        self.graphs.run(("step", self._keys(self.cached + 1)), self._pass)
 
     def step(self) -> None:
         """One decode step: the last token of `history` is run and cached, the next one follows it."""
@@ -180,39 +241,23 @@ class TorchDecoder:
             return
         spans = {self._keys(context + 1) for context in contexts}
         self.go_to(0)
-        for name, size in [("prefill", prompt) for prompt in prompts] + [("step", span) for span in sorted(spans)]:
-            if (name, size) in self.graphs:
-                continue
-            aside = torch.cuda.Stream()
-            aside.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(aside):
-                self._pass(name, size)  # libraries set themselves up before anything is recorded
-            torch.cuda.current_stream().wait_stream(aside)
-            self.pool = self.pool or torch.cuda.graph_pool_handle()
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, pool=self.pool):
-                self._pass(name, size)
-            self.graphs[name, size] = graph
+        for key in [("prefill", prompt) for prompt in prompts] + [("step", span) for span in sorted(spans)]:
+            self.graphs.record(key, self._pass)
 
     def _keys(self, length: int) -> int:
         """What tells one step's graph from another's: one kernel of true length serves all."""
         return self.room if self.true_length else self.rounded(length)
 
-    def _run(self, name: str, size: int) -> None:
-        graph = self.graphs.get((name, size))
-        self._pass(name, size) if graph is None else graph.replay()
+    # ---- the passes themselves: nothing in them waits for the device, so each can be recorded
 
     @torch.no_grad()
     def _pass(self, name: str, size: int) -> None:
         self._prefill(size) if name == "prefill" else self._step(size)
 
-    # ---- the passes themselves: nothing in them waits for the device, so each can be recorded
-
     def _prefill(self, new: int) -> None:
         from torch.nn.attention import SDPBackend, sdpa_kernel  # type: ignore[import-not-found]
 
         flash = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION]
-        chosen = sdpa_kernel(flash) if self.device.type == "cuda" else nullcontext()
 
         def attend(queries: Any, keys: Any, values: Any, cache: Any) -> Any:
             cache[0, :, :new], cache[1, :, :new] = keys, values
@@ -223,8 +268,8 @@ class TorchDecoder:
             ]
             return F.scaled_dot_product_attention(queries.transpose(1, 2), *wide, is_causal=True).transpose(1, 2)
 
-        with chosen:
-            x = self._blocks(self.history[:, :new], attend, new * (new + 1) // 2, 0)
+        with sdpa_kernel(flash) if self.device.type == "cuda" else nullcontext():
+            x = self._blocks(self.history[:, :new], self.cache, attend, new * (new + 1) // 2, 0)
         self._emit(x[:, -1], torch.full_like(self.position, new))
 
     def _step(self, span: int) -> None:
@@ -239,34 +284,10 @@ class TorchDecoder:
             return _attention_under_mask(queries[:, 0], cache[0, :, :span], cache[1, :, :span], mask)
 
         read = self.rounded(self.cached + 1)
-        x = self._blocks(self.history.index_select(1, self.position), attend, read, read - 1)
+        x = self._blocks(self.history.index_select(1, self.position), self.cache, attend, read, read - 1)
         self._emit(x[:, -1], self.position + 1)
 
-    def _blocks(self, ids: Any, attend: Callable[..., Any], pairs: int, read: int) -> Any:
-        """Hidden states (batch, tokens, width). `pairs`: (query, key) pairs of a sequence; `read`: cached tokens."""
-        batch, new = ids.shape
-        counts, token = self.counts, 2 * self.kv_heads * self.dim * self.dtype.itemsize
-        x = F.embedding(ids, self.embedding).view(batch * new, -1)
-        for layer, cache in zip(self.layers, self.cache, strict=True):
-            qkv = self._product(_normalised(x, layer["gains"][0]), layer["qkv"]).view(batch, new, -1, self.dim)
-            out = attend(*qkv.split((self.heads, self.kv_heads, self.kv_heads), dim=2), cache)
-            self._product(out.reshape(batch * new, -1), layer["out"], onto=x)
-            gate, up = self._product(_normalised(x, layer["gains"][1]), layer["gate_up"]).chunk(2, dim=1)
-            self._product(F.silu(gate).mul_(up), layer["down"], onto=x)
-            counts.attention_flops += 4 * self.heads * self.dim * batch * pairs
-            counts.cache_read += token * batch * read
-            counts.cache_write += token * batch * new
-            counts.weight_bytes += layer["gains"].nbytes
-        return x.view(batch, new, -1)
-
     def _emit(self, x: Any, place: Any) -> None:
-        """The logits of the last hidden states, and the token of the largest one written to `history` at `place`."""
-        self.counts.weight_bytes += self.final_gain.nbytes
-        self._product(_normalised(x, self.final_gain), self.head, into=self.logits)
+        """The token of the largest logit of the last hidden states, written to `history` at `place`."""
+        self._logits(x, self.logits)
         self.history.index_copy_(1, place, self.logits.argmax(dim=1, keepdim=True))
-
-    def _product(self, x: Any, weights: Any, onto: Any = None, into: Any = None) -> Any:
-        """x @ weights.T, added `onto` a residual stream in place, or written `into` a buffer, or new."""
-        self.counts.linear_flops += 2 * len(x) * weights.numel()
-        self.counts.weight_bytes += weights.nbytes
-        return torch.mm(x, weights.t(), out=into) if onto is None else onto.addmm_(x, weights.t())

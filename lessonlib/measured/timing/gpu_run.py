@@ -8,9 +8,8 @@ import gc
 import platform
 import shutil
 import subprocess
-import time
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
+from functools import partial
 from itertools import pairwise
 from statistics import median
 from typing import Any, NamedTuple
@@ -19,8 +18,9 @@ import torch  # type: ignore[import-not-found]
 
 from lessonlib.base.units import format_bytes
 from lessonlib.facts.catalogue import load_model
+from lessonlib.measured.timing import cpu
 from lessonlib.measured.timing.gpu_decoder import TorchDecoder
-from lessonlib.measured.timing.record import SCHEMA
+from lessonlib.measured.timing.record import head
 from lessonlib.model.model import Model
 
 USED = 0.92  # of the memory that is free; the rest is for activations
@@ -99,13 +99,7 @@ def seconds_of(device: Any, calls: Sequence[Call]) -> list[float]:
             event.record()
         torch.cuda.synchronize()
         return [before.elapsed_time(after) / 1e3 for before, after in pairwise(events)]
-    marks = [time.perf_counter()]
-    for call in calls:
-        call()
-        if device.type == "mps":
-            torch.mps.synchronize()
-        marks.append(time.perf_counter())
-    return [after - before for before, after in pairwise(marks)]
+    return cpu.seconds_of(calls, torch.mps.synchronize if device.type == "mps" else None)
 
 
 def repeated(device: Any, call: Call, repeats: int) -> list[float]:
@@ -145,18 +139,15 @@ def time_model(model: Model, device: Any, dtype: Any, limit: float, plan: Plan, 
     for batch in plan.batches:
         fitting = [context for context in plan.contexts if decoder.fits(batch, context + 1)]
         for context in sorted(set(plan.contexts) - set(fitting)):
-            sizes = [format_bytes(decoder.bytes_needed(tokens)) for tokens in (batch * context, 0)]
-            left_out.append(
-                f"decode at {context:,}, batch {batch} was left out: it needs {sizes[0]}, weights {sizes[1]}."
-            )
+            size, weights = (format_bytes(decoder.bytes_needed(tokens)) for tokens in (batch * context, 0))
+            left_out.append(f"decode at {context:,}, batch {batch} was left out: it needs {size}, weights {weights}.")
             say(left_out[-1])
         if fitting or batch == 1:
             decoder.allocate(batch, max([context + 1 for context in fitting] + [needed] * (batch == 1)))
-        if batch == 1:
-            for prompt in plan.prompts:
-                ids = torch.randint(model.vocabulary, (1, prompt), device=device)
-                decoder.capture(prompts=[prompt])
-                point("prefill", 0, prompt, 1, lambda ids=ids: decoder.prefill(ids))  # type: ignore[misc]
+        for prompt in plan.prompts if batch == 1 else ():
+            ids = torch.randint(model.vocabulary, (1, prompt), device=device)
+            decoder.capture(prompts=[prompt])
+            point("prefill", 0, prompt, 1, partial(decoder.prefill, ids))
         decoder.capture(fitting)
         for context in fitting:
             decoder.go_to(context)
@@ -168,24 +159,11 @@ def time_model(model: Model, device: Any, dtype: Any, limit: float, plan: Plan, 
     if not decoder.true_length:
         more = format_bytes(model.cache_bytes(decoder.bucket - 1, dtype.itemsize) / 2)
         attention = f"Decode attention read spans of whole {decoder.bucket} tokens: on average {more} more in a step."
-    versions = {"python": platform.python_version(), "torch": torch.__version__, "cuda": torch.version.cuda}
-    return {
-        "schema": SCHEMA,
-        "what": device.type,
-        "when": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "versions": {key: value for key, value in (versions | {"rocm": torch.version.hip}).items() if value},
-        "conditions": {
-            "model": model.name,
-            "dtype": DTYPES[dtype],
-            "weights_bytes": decoder.bytes_needed(0),
-            "bucket": decoder.bucket,
-            "attention": attention,
-            "graphs": device.type == "cuda",
-            "left_out": left_out,
-        },
-        "points": points,
-        "requests": requests,
-    }
+    conditions = {"model": model.name, "dtype": DTYPES[dtype], "weights_bytes": decoder.bytes_needed(0)}
+    conditions |= {"bucket": decoder.bucket, "attention": attention, "graphs": device.type == "cuda"}
+    versions = {"torch": torch.__version__, "cuda": torch.version.cuda, "rocm": torch.version.hip}
+    found = {"conditions": conditions | {"left_out": left_out}, "points": points, "requests": requests}
+    return head(device.type, **versions) | found
 
 
 def time_request(decoder: TorchDecoder, prompt: int, output: int) -> dict[str, Any]:

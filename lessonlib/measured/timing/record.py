@@ -11,30 +11,88 @@ Every repeat is kept. Units are SI. What a file holds is data: it is compared wi
 import json
 import math
 import os
+import platform
 import statistics
 import tempfile
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
-from datetime import datetime
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NamedTuple, get_type_hints
 
-from lessonlib.base.errors import InvalidInputError, is_number, shown
+from lessonlib.base.errors import InvalidInputError, is_number, require_choice, shown
 
 SCHEMA = "lessonlib.timing/1"
 KINDS = ("cpu", "cuda", "mps", "server")
-PHASES = ("prefill", "decode")
 LARGEST = 2**20  # bytes of a file
+TOY_SIZES = {"layers", "width", "heads", "inner", "vocabulary"}
+PERCENTILES = {"p50": 50, "p90": 90, "p99": 99, "max": 100}  # of the seconds between the chunks of a server's reply
+
+
+class Need(NamedTuple):
+    """What a value must be: in words, as a test, how it is kept, and what each value of a list must be."""
+
+    words: str
+    holds: Callable[[Any], bool]
+    kept: Callable[[Any], Any] = lambda value: value
+    each: "Need | None" = None
+
+
+def _whole(least: int) -> Need:
+    words = f"a whole number of at least {least}"
+    return Need(words, lambda value: is_number(value) and value == int(value) and value >= least, int)
+
+
+def _is_moment(value: Any) -> bool:
+    try:
+        return bool(datetime.fromisoformat(value))
+    except (TypeError, ValueError):
+        return False
+
+
+COUNT, LENGTH = _whole(1), _whole(0)
+RATE = Need("a positive number", lambda value: is_number(value) and value > 0, float)
+BYTES = RATE._replace(words="a positive number of bytes")
+TEXT = Need("a text", lambda value: isinstance(value, str))
+MODEL, DTYPE = (TEXT._replace(words=f"the name of a {kind}") for kind in ("model", "dtype"))
+OBJECT = Need("an object", lambda value: isinstance(value, dict))
+LIST = Need("a list", lambda value: isinstance(value, list | tuple))
+TEXTS = Need("a list of texts", lambda value: LIST.holds(value) and all(map(TEXT.holds, value)))
+REPEATS = Need("a list of at least one number", lambda value: LIST.holds(value) and bool(value), tuple, RATE)
+REQUESTS = Need(LIST.words, lambda value: value is None or LIST.holds(value), lambda value: value or ())
+PHASE = Need("prefill or decode", lambda value: value in ("prefill", "decode"))
+KIND = Need(f"one of {', '.join(KINDS)}", lambda value: value in KINDS)
+MOMENT = Need("a date and time such as '2026-11-30T12:00:00Z'", _is_moment)
+SIZES = Need(
+    f"whole numbers for some of {', '.join(sorted(TOY_SIZES))}",
+    lambda value: OBJECT.holds(value) and value.keys() <= TOY_SIZES and all(map(COUNT.holds, value.values())),
+)
+GAPS = Need(
+    f"seconds for {', '.join(PERCENTILES)}, or nothing",
+    lambda value: (
+        OBJECT.holds(value)
+        and (not value or value.keys() == PERCENTILES.keys())
+        and all(is_number(gap) and gap >= 0 for gap in value.values())
+    ),
+)
+REPLY = {"name": TEXT, "concurrency": COUNT, "problem": TEXT, "notes": TEXTS, "gaps": GAPS}
+REPLIES = Need(
+    f"a list of replies, each with {', '.join(REPLY)}",
+    lambda value: (
+        LIST.holds(value)
+        and all(OBJECT.holds(one) and all(need.holds(one.get(key)) for key, need in REPLY.items()) for one in value)
+    ),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Yardstick:
     """A ceiling of the machine, measured by itself: a rate with its unit and every repeat."""
 
-    value: float
-    unit: str
-    repeats: tuple[float, ...]
+    value: Annotated[float, RATE]
+    unit: Annotated[str, TEXT]
+    repeats: Annotated[tuple[float, ...], REPEATS]
 
     @property
     def spread(self) -> float:
@@ -46,11 +104,11 @@ class Yardstick:
 class TimedPass:
     """One measured pass: `tokens` new tokens in each of `batch` sequences on `context` cached ones, in seconds."""
 
-    phase: str
-    context: int
-    tokens: int
-    batch: int
-    seconds: tuple[float, ...]
+    phase: Annotated[str, PHASE]
+    context: Annotated[int, LENGTH]
+    tokens: Annotated[int, COUNT]
+    batch: Annotated[int, COUNT]
+    seconds: Annotated[tuple[float, ...], REPEATS]
 
     @property
     def median(self) -> float:
@@ -61,167 +119,88 @@ class TimedPass:
 class MeasuredRequest:
     """One request run from its prompt to its last token, in seconds."""
 
-    name: str
-    prompt: int
-    output: int
-    batch: int
-    ttft: float
-    seconds: float
+    name: Annotated[str, TEXT]
+    prompt: Annotated[int, COUNT]
+    output: Annotated[int, COUNT]
+    batch: Annotated[int, COUNT]
+    ttft: Annotated[float, RATE]
+    seconds: Annotated[float, RATE]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
     """What was measured, when, on what, under which conditions."""
 
-    what: str
-    when: str
-    device: dict[str, Any]
-    versions: dict[str, str]
-    conditions: dict[str, Any]
-    yardsticks: dict[str, Yardstick]
-    points: tuple[TimedPass, ...]
-    requests: tuple[MeasuredRequest, ...] = ()
-    schema: str = field(default=SCHEMA)
+    what: Annotated[str, KIND]
+    when: Annotated[str, MOMENT]
+    device: Annotated[dict[str, Any], OBJECT]
+    versions: Annotated[dict[str, str], OBJECT]
+    conditions: Annotated[dict[str, Any], OBJECT]
+    yardsticks: Annotated[dict[str, Yardstick], OBJECT]
+    points: Annotated[tuple[TimedPass, ...], LIST]
+    requests: Annotated[tuple[MeasuredRequest, ...], REQUESTS] = ()
+    schema: Annotated[str, Need(SCHEMA, lambda value: value == SCHEMA)] = SCHEMA
 
 
-def _fail(name: str, problem: str) -> None:
-    raise InvalidInputError(f"timing record {name}: {problem}.")
+YARDSTICK = Need("a yardstick", bool)
+GPU = {
+    "device": {"name": TEXT, "memory": BYTES},
+    "conditions": {"model": MODEL, "dtype": DTYPE, "bucket": COUNT, "attention": TEXT, "left_out": TEXTS},
+    "yardsticks": {"read_bandwidth": YARDSTICK, "matmul_rate": YARDSTICK},
+}
+# What the functions read that put a prediction beside a record: by its kind, section and key.
+NEEDS: dict[str, dict[str, dict[str, Need]]] = {
+    "cpu": {
+        "device": {"memory": BYTES._replace(holds=lambda value: value is None or BYTES.holds(value))},
+        "conditions": {"model": SIZES},
+        "yardsticks": {"matvec_bandwidth": YARDSTICK, "matmul_rate": YARDSTICK},
+    },
+    "cuda": GPU,
+    "mps": GPU,
+    "server": {"conditions": {"model": MODEL, "ended": TEXT, "replies": REPLIES}},
+}
 
 
-def _is_count(value: Any) -> bool:
-    return is_number(value) and value == int(value) and value >= 1
+def head(what: str, **versions: str | None) -> dict[str, Any]:
+    """The first fields of a new record: its schema, kind and moment, and the versions of what runs here."""
+    told = {name: version for name, version in versions.items() if version is not None}
+    moment = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {"schema": SCHEMA, "what": what, "when": moment, "versions": {"python": platform.python_version()} | told}
 
 
-def _is_rate(value: Any) -> bool:
-    return is_number(value) and value > 0
+def _value(need: Need, value: Any, where: str) -> Any:
+    if not need.holds(value):
+        raise InvalidInputError(f"{where} is {shown(value)}; expected {need.words}.")
+    return need.kept(value if need.each is None else [_value(need.each, one, where) for one in value])
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _are_texts(value: Any) -> bool:
-    return isinstance(value, list | tuple) and all(map(_is_text, value))
-
-
-def _are_toy_sizes(value: Any) -> bool:
-    return isinstance(value, dict) and value.keys() <= TOY_SIZES and all(map(_is_count, value.values()))
-
-
-def _are_replies(value: Any) -> bool:
-    return isinstance(value, list | tuple) and all(isinstance(one, dict) and _is_reply(**one) for one in value)
-
-
-def _is_reply(
-    name: Any = None, concurrency: Any = None, problem: Any = None, notes: Any = None, gaps: Any = None, **_: Any
-) -> bool:
-    numbers = isinstance(gaps, dict) and all(is_number(gap) and gap >= 0 for gap in gaps.values())
-    whole = numbers and (not gaps or gaps.keys() == PERCENTILES)
-    return whole and _is_text(name) and _is_count(concurrency) and _is_text(problem) and _are_texts(notes)
-
-
-# What the functions read that put a prediction beside a record: where it stands, what it must be, and that in words.
-Need = tuple[str, str, Callable[[Any], bool], str]
-TOY_SIZES = {"layers", "width", "heads", "inner", "vocabulary"}
-PERCENTILES = {"p50", "p90", "p99", "max"}
-CPU_NEEDS: tuple[Need, ...] = (
-    ("conditions", "model", _are_toy_sizes, f"whole numbers for some of {', '.join(sorted(TOY_SIZES))}"),
-    ("yardsticks", "matvec_bandwidth", bool, "a yardstick"),
-    ("yardsticks", "matmul_rate", bool, "a yardstick"),
-)
-GPU_NEEDS: tuple[Need, ...] = (
-    ("device", "name", _is_text, "a text"),
-    ("device", "memory", _is_rate, "a positive number of bytes"),
-    ("conditions", "model", _is_text, "the name of a model"),
-    ("conditions", "dtype", _is_text, "the name of a dtype"),
-    ("conditions", "bucket", _is_count, "a whole number of at least 1"),
-    ("conditions", "attention", _is_text, "a text"),
-    ("conditions", "left_out", _are_texts, "a list of texts"),
-    ("yardsticks", "read_bandwidth", bool, "a yardstick"),
-    ("yardsticks", "matmul_rate", bool, "a yardstick"),
-)
-SERVER_NEEDS: tuple[Need, ...] = (
-    ("conditions", "model", _is_text, "the name of a model"),
-    ("conditions", "ended", _is_text, "a text"),
-    ("conditions", "replies", _are_replies, "a list of replies, each with name, concurrency, problem, notes and gaps"),
-)
-NEEDS = {"cpu": CPU_NEEDS, "cuda": GPU_NEEDS, "mps": GPU_NEEDS, "server": SERVER_NEEDS}
-
-
-def _positive(name: str, key: str, value: Any) -> float:
-    if not _is_rate(value):
-        _fail(name, f"{key} is {shown(value)}; expected a positive number")
-    return float(value)
-
-
-def _whole(name: str, key: str, value: Any, least: int) -> int:
-    if not is_number(value) or value != int(value) or value < least:
-        _fail(name, f"{key} is {shown(value)}; expected a whole number of at least {least}")
-    return int(value)
-
-
-def _repeats(name: str, key: str, values: Any) -> tuple[float, ...]:
-    if not isinstance(values, list | tuple) or not values:
-        _fail(name, f"{key} is {shown(values)}; expected a list of at least one number")
-    return tuple(_positive(name, key, value) for value in values)
-
-
-def _section(name: str, data: dict[str, Any], key: str, kind: type) -> Any:
-    if not isinstance(data.get(key), kind):
-        _fail(
-            name, f"{key} is {shown(data.get(key))}; expected {'an object' if kind is dict else 'a ' + kind.__name__}"
-        )
-    return data[key]
+def _fields(kind: type, entry: Any, where: str) -> dict[str, Any]:
+    """The fields of a dataclass from an object of the JSON, each as its annotation needs it."""
+    entry, hints = _value(OBJECT, entry, where), get_type_hints(kind, include_extras=True)
+    return {name: _value(hint.__metadata__[0], entry.get(name), f"{where}: {name}") for name, hint in hints.items()}
 
 
 def record_from(data: Any, name: str = "given") -> Record:
     """A Record from parsed JSON; InvalidInputError naming `name` and the field for anything that is not one."""
+    where = f"timing record {name}"
     if not isinstance(data, dict) or data.get("schema") != SCHEMA:
         _fail(name, f"its schema is not {SCHEMA!r}, so it is no timing record of this library")
-    if data.get("what") not in KINDS:
-        _fail(name, f"what is {shown(data.get('what'))}; expected one of {', '.join(KINDS)}")
-    yardsticks = {}
-    for key, entry in _section(name, data, "yardsticks", dict).items():
-        if not isinstance(entry, dict) or not isinstance(entry.get("unit"), str):
-            _fail(name, f"yardstick {key!r} is {shown(entry)}; expected value, unit and repeats")
-        repeats = _repeats(name, f"repeats of {key!r}", entry.get("repeats"))
-        value = _positive(name, f"value of {key!r}", entry.get("value"))
-        yardsticks[key] = Yardstick(value=value, unit=entry["unit"], repeats=repeats)
-    points = []
-    for i, entry in enumerate(_section(name, data, "points", list)):
-        if not isinstance(entry, dict) or entry.get("phase") not in PHASES:
-            _fail(name, f"point {i} is {shown(entry)}; expected an object with a phase, {' or '.join(PHASES)}")
-        counts = {
-            key: _whole(name, f"point {i}: {key}", entry.get(key), 0 if key == "context" else 1) for key in COUNTS
-        }
-        seconds = _repeats(name, f"point {i}: seconds", entry.get("seconds"))
-        points.append(TimedPass(phase=entry["phase"], seconds=seconds, **counts))
-    requests = []
-    for i, entry in enumerate([] if data.get("requests") is None else _section(name, data, "requests", list)):
-        if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
-            _fail(name, f"request {i} is {shown(entry)}; expected an object with a name")
-        fields: dict[str, Any] = {"name": entry["name"]}
-        fields |= {key: _whole(name, f"request {i}: {key}", entry.get(key), 1) for key in ("prompt", "output", "batch")}
-        fields |= {key: _positive(name, f"request {i}: {key}", entry.get(key)) for key in ("ttft", "seconds")}
-        requests.append(MeasuredRequest(**fields))
-    texts = {key: _section(name, data, key, dict) for key in ("device", "versions", "conditions")}
-    when = _section(name, data, "when", str)
-    try:
-        datetime.fromisoformat(when)
-    except ValueError:
-        _fail(name, f"when is {shown(when)}; expected a date and time such as '2026-11-30T12:00:00Z'")
-    if data["what"] == "cpu" and "memory" in texts["device"]:
-        _positive(name, "memory of its device", texts["device"]["memory"])
-    for section, key, is_right, words in NEEDS[data["what"]]:
-        value = (texts | {"yardsticks": yardsticks})[section].get(key)
-        if not is_right(value):
-            _fail(name, f"{key!r} of its {section} is {shown(value)}; expected {words}")
-    return Record(
-        what=data["what"], when=when, yardsticks=yardsticks, points=tuple(points), requests=tuple(requests), **texts
-    )
+    found = _fields(Record, data, where)
+    sticks = found["yardsticks"].items()
+    found["yardsticks"] = {
+        key: Yardstick(**_fields(Yardstick, one, f"{where}: yardstick {key!r}")) for key, one in sticks
+    }
+    for key, kind in (("points", TimedPass), ("requests", MeasuredRequest)):
+        entries = enumerate(found[key])
+        found[key] = tuple(kind(**_fields(kind, one, f"{where}: {key[:-1]} {i}")) for i, one in entries)
+    for section, needs in NEEDS[found["what"]].items():
+        for key, need in needs.items():
+            _value(need, found[section].get(key), f"{where}: {key!r} of its {section}")
+    return Record(**found)
 
 
-COUNTS = ("context", "tokens", "batch")
+def _fail(name: str, problem: str) -> None:
+    raise InvalidInputError(f"timing record {name}: {problem}.")
 
 
 def read_record(path: str | os.PathLike[str]) -> Record:
@@ -252,8 +231,8 @@ def read_records(folder: str | os.PathLike[str], what: str | None = None) -> tup
 
     `what`: those of one of KINDS alone. InvalidInputError for another, and for a folder that does not exist.
     """
-    if what is not None and not (isinstance(what, str) and what in KINDS):
-        raise InvalidInputError(f"read_records: what is {shown(what)}; expected one of {', '.join(KINDS)}, or None.")
+    if what is not None:
+        require_choice("read_records", "what", what, KINDS)
     try:
         paths = sorted(Path(folder).glob("*.json")) if Path(folder).is_dir() else None
     except (OSError, TypeError, ValueError):

@@ -24,7 +24,8 @@ from urllib.parse import quote, urlsplit
 
 import numpy as np
 
-from lessonlib.base.errors import InvalidInputError, require_count, require_rate, shown
+from lessonlib.base.errors import InvalidInputError, require_count, require_flag, require_rate, shown
+from lessonlib.measured.timing.record import PERCENTILES
 
 WORDS = "river stone cloud house light paper green seven music table north bread glass horse winter garden".split()
 TOLD = " Write a very long story with all of these words, and never stop."
@@ -108,8 +109,7 @@ def client_of(
     """The client of a checked URL. Its errors quote neither the key nor a part of the URL that may hold one."""
     if not isinstance(key_variable, str) or not key_variable or not key_variable.isprintable():
         raise InvalidInputError("time_server: key_variable is none; expected the name of an environment variable.")
-    if not isinstance(allow_plain_http, bool):
-        raise InvalidInputError(f"time_server: allow_plain_http is {shown(allow_plain_http)}; expected True or False.")
+    require_flag("time_server", "allow_plain_http", allow_plain_http)
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
@@ -364,7 +364,7 @@ class Stream:
             notes.append("a part of the prompt was cached: TTFT is without its prefill")
         if self.garbage:
             notes.append("lines of the stream were no events and were skipped")
-        percentiles = np.percentile(gaps, (50, 90, 99, 100)).tolist() if chunks > 1 else []
+        percentiles = np.percentile(gaps, list(PERCENTILES.values())).tolist() if chunks > 1 else []
         return replace(
             asked,
             chunks=chunks,
@@ -375,7 +375,7 @@ class Stream:
             prompt=self.counted("prompt_tokens"),
             output=output,
             cached=cached,
-            gaps=dict(zip(("p50", "p90", "p99", "max"), percentiles, strict=False)),
+            gaps=dict(zip(PERCENTILES, percentiles, strict=False)),
             finish=clean(self.finish),
             problem=problem,
             notes=tuple(notes),

@@ -6,7 +6,8 @@ from typing import Any
 
 from lessonlib.face.exercises.book.common import CHAT, cost_of, server, smallest_compute_bound_prompt
 from lessonlib.face.exercises.exercises import ChoiceExercise, Exercise, NumberExercise, Slip
-from lessonlib.measured.timing.cpu import cpu_predictions, recorded_cpu, this_machine
+from lessonlib.measured.timing.cpu import recorded_cpu
+from lessonlib.measured.timing.predictions import predictions, this_machine
 from lessonlib.request.cost import request_cost
 from lessonlib.request.request import Request
 from lessonlib.time.deployment import Deployment
@@ -49,7 +50,7 @@ def _cpu_prefill_numbers() -> dict[str, Any]:
 
 def _recorded_steps() -> dict[str, Any]:
     """The recorded decode steps over their prediction: least and most, in per cent above it."""
-    ratios = [row["ratio"] for row in cpu_predictions(recorded_cpu()) if row["what"].startswith("decode")]
+    ratios = [row.ratio for row in predictions(recorded_cpu()) if row.what.startswith("decode")]
     return {"least": 100 * (min(ratios) - 1), "most": 100 * (max(ratios) - 1)}
 
 
