@@ -26,7 +26,7 @@ from lessonlib.base.errors import (
     require_instance,
     shown,
 )
-from lessonlib.request.explain import Roof, assumptions, equations, html_table, text_table
+from lessonlib.request.explain import Roof, assumptions, equations, html_view, text_table
 from lessonlib.time.deployment import Deployment, require_deployment
 from lessonlib.time.roofline import (
     Phase,
@@ -258,7 +258,7 @@ class RequestCost:
         return assumptions(self)
 
     def _repr_html_(self) -> str:
-        return html_table(self)
+        return html_view(self)
 
     def __repr__(self) -> str:
         return text_table(self)
