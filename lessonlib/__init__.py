@@ -16,7 +16,8 @@ from lessonlib.base.errors import (
     UnknownNameError,
     UnsupportedModelError,
 )
-from lessonlib.base.units import format_bytes, format_flops, format_percent, format_seconds, markdown_table
+from lessonlib.base.text import markdown_table
+from lessonlib.base.units import format_bytes, format_flops, format_percent, format_seconds
 from lessonlib.facts.catalogue import (
     accelerator_names,
     load_accelerator,

@@ -1,15 +1,18 @@
 """Every exercise of the book: its answer is right, each slip gets its own words, no text has a gap left to fill."""
 
+import json
 import math
+import re
 from fractions import Fraction
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from lessonlib.base.errors import InvalidInputError, UnknownNameError
 from lessonlib.face.exercises.asking import all_exercises, ask, check, find, hint, solution
-from lessonlib.face.exercises.exercises import ChoiceExercise, NumberExercise
+from lessonlib.face.exercises.exercises import ChoiceExercise, NumberExercise, choice, number
 
 HUGE = 10**5000  # a number that Python refuses to print
 BOOK = all_exercises()
@@ -28,9 +31,9 @@ def test_texts_are_whole(key, capsys):
     assert exercise.hints and exercise.question.endswith("?")
     assert said(check, key, None, capsys=capsys).startswith("Not answered yet")
     lines = said(ask, key, capsys=capsys).splitlines()
-    assert lines[0] == exercise.question and len(lines) == 1 + len(getattr(exercise, "options", {}))
-    for number, text in enumerate(exercise.hints, start=1):
-        assert said(hint, key, number, capsys=capsys) == f"Hint {number} of {len(exercise.hints)}: {text}"
+    assert lines[0] == exercise.question and len(lines) == 1 + len(exercise.options)
+    for place, text in enumerate(exercise.hints, start=1):
+        assert said(hint, key, place, capsys=capsys) == f"Hint {place} of {len(exercise.hints)}: {text}"
     answer = said(solution, key, capsys=capsys)
     assert answer and not set("{}") & set(answer) and "nan" not in answer.split()
 
@@ -38,12 +41,12 @@ def test_texts_are_whole(key, capsys):
 @pytest.mark.parametrize("key", NUMBERS)
 def test_the_answer_is_right_and_each_slip_is_named(key):
     exercise = find(key)
-    expected = exercise.expected()
+    expected = exercise.answer.value
     assert math.isfinite(expected) and expected > 0
     assert exercise.feedback(expected).startswith("Right")
     assert exercise.feedback(expected * (1 + 0.9 * exercise.tolerance)).startswith("Right")
-    for slip in exercise.slips:
-        assert exercise.feedback(slip.value()) == f"Not yet. {slip.feedback}", slip.feedback
+    for value, said in exercise.answer.slips:
+        assert exercise.feedback(value) == f"Not yet. {said}", said
     assert "is not a number" in exercise.feedback("twelve")
     assert "too high" in exercise.feedback(expected * 5.3e4) and "too low" in exercise.feedback(expected / 5.3e4)
     assert "1,000: look at the prefix" in exercise.feedback(expected * 1e3)
@@ -59,26 +62,26 @@ def test_binary_prefixes_for_decimal_ones_are_named_in_each_unit(unit):
     assert asked
     letter = unit[0] if unit[0] in "MT" else "G"
     for exercise in asked:
-        for guess in (exercise.expected() * BINARY[unit], exercise.expected() / BINARY[unit]):
+        for guess in (exercise.answer.value * BINARY[unit], exercise.answer.value / BINARY[unit]):
             assert f"in {letter}iB and the other in {letter}B" in exercise.feedback(guess), exercise.key
 
 
 @pytest.mark.parametrize("key", NUMBERS)
 def test_a_solution_ends_in_the_answer(key):
     exercise = find(key)
-    assert exercise.in_words(exercise.expected()) in exercise.solution_text()
+    assert str(exercise.answer) in exercise.answer.solution
 
 
 def test_of_two_slips_the_nearest_is_named():
     exercise = find("impossible-row")
-    (embedding,) = (slip.value() for slip in exercise.slips)
-    binary = exercise.expected() * 2**30 / 1e9
+    ((embedding, _),) = exercise.answer.slips
+    binary = exercise.answer.value * 2**30 / 1e9
     assert abs(embedding / binary - 1) < exercise.tolerance  # both are near each other
     assert "input embedding" in exercise.feedback(embedding) and "GiB" in exercise.feedback(binary)
 
 
 def test_a_factor_of_two_is_named_where_something_is_counted_only():
-    assert "a factor 2 too many" in find("cache-per-token").feedback(find("cache-per-token").expected() * 2.002)
+    assert "a factor 2 too many" in find("cache-per-token").feedback(find("cache-per-token").answer.value * 2.002)
     assert find("eight-devices").feedback(6).startswith("Not yet: 6 is too high.")  # measured: no factor was forgotten
 
 
@@ -116,14 +119,49 @@ def test_what_is_asked_for_in_vain_is_said(capsys):
 
 
 def test_a_choice_without_words_for_each_option_is_refused():
+    def sample(answer):
+        """Which?
+
+        a: this
+        b: that
+        """
+        answer.says(a="")
+        return ""
+
     with pytest.raises(InvalidInputError, match="'sample'"):
-        ChoiceExercise(
-            key="sample",
-            notebook="",
-            question="",
-            options={"a": "", "b": ""},
-            right="a",
-            because={"a": ""},
-            hints=(),
-            solution="",
-        )
+        choice("a")(sample).feedback("a")
+
+
+def test_the_docstring_is_what_a_learner_reads_first():
+    @number("GB")
+    def one_and_only(answer):
+        """What is it, over two
+        lines?
+
+        - One hint, a little longer
+          than a line.
+        - The other: b: no option.
+        """
+        answer.value = 2e9
+        return f"{answer}, {answer.value / 1e9:.1f}"
+
+    assert (one_and_only.key, one_and_only.question) == ("one-and-only", "What is it, over two lines?")
+    assert one_and_only.hints == ("One hint, a little longer than a line.", "The other: b: no option.")
+    assert one_and_only.options == {} and one_and_only.answer.solution == "2,000,000,000 GB, 2.0"
+
+
+CALLED = re.compile(r"\b(check|ask|hint|solution)\(\s*[\"']([^\"']+)")
+
+
+def test_every_exercise_is_asked_in_its_notebook_and_none_that_is_not_in_the_book():
+    checked, named = {}, {}
+    for path in (Path(__file__).parent.parent / "notebooks").glob("*.ipynb"):
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+        number = path.name[:2]
+        named[number] = {key for _, key in CALLED.findall(code)}
+        checked[number] = {key for call, key in CALLED.findall(code) if call == "check"}
+    of_module = {key: exercise.work.__module__[-2:] for key, exercise in BOOK.items()}  # "notebook_01" ends in 01
+    book = {number: {key for key, of in of_module.items() if of == number} for number in checked}
+    assert checked == book and named == book
+    assert set(of_module.values()) <= set(book)

@@ -8,7 +8,7 @@ import nbformat
 import pytest
 
 import notebooks
-from lessonlib.base.units import markdown_table
+from lessonlib.base.text import markdown_table
 from lessonlib.face.exercises.book.common import CHAT, REASONING, cost_of
 from lessonlib.face.figures.figures import request_bars
 from lessonlib.request.request import Request

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from lessonlib.base.errors import InvalidInputError, LessonError
-from lessonlib.base.units import format_bytes, format_flops, format_percent, format_seconds, markdown_table
+from lessonlib.base.text import html_table, markdown_table, one_line
+from lessonlib.base.units import format_bytes, format_flops, format_percent, format_seconds
 from lessonlib.model.model import Model
 
 FORMATS = (format_bytes, format_flops, format_seconds, format_percent)
@@ -62,6 +63,26 @@ def test_digits_are_a_few(digits):
 def test_a_cell_does_not_break_out_of_its_table():
     table = markdown_table(("a|b", "c"), [("x\ny", "<b>1</b>"), ("1 -> 2", "**3**")])
     assert table.splitlines() == [r"| a\|b | c |", "| --- | ---: |", "| x y | &lt;b>1&lt;/b> |", "| 1 -> 2 | **3** |"]
+
+
+def test_an_html_table_is_escaped_and_says_what_its_headers_head():
+    rows = [("<i>", "1 & 2"), ("b", '"')]
+    assert html_table(rows, "lr") == (
+        '<table><tr><th scope="row" style="text-align:left">&lt;i&gt;</th>'
+        '<td style="text-align:right">1 &amp; 2</td></tr>'
+        '<tr><th scope="row" style="text-align:left">b</th><td style="text-align:right">&quot;</td></tr></table>'
+    )
+    styles = {"col": "color:red", "td": "color:blue"}
+    assert html_table([("1",)], "r", header=("<n>",), caption="a<b", named=False, bold=True, styles=styles) == (
+        '<table><caption style="text-align:left">a&lt;b</caption>'
+        '<thead><tr><th scope="col" style="text-align:right;color:red">&lt;n&gt;</th></tr></thead>'
+        '<tbody><tr><td style="text-align:right;color:blue"><b>1</b></td></tr></tbody></table>'
+    )
+
+
+def test_a_name_is_one_printable_line():
+    assert one_line(" a\tb\x1b[31m\n\u202ec ") == "a b?[31m ?c"
+    assert one_line("x" * 50, 10) == "x" * 7 + "..."
 
 
 def test_a_name_too_long_to_print_is_an_error_in_words():

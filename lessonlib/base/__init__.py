@@ -7,14 +7,13 @@ from lessonlib.base.errors import (
     UnknownNameError,
     UnsupportedModelError,
 )
+from lessonlib.base.text import html_table, markdown_table, one_line, plain_markdown
 from lessonlib.base.units import (
     format_bytes,
     format_flops,
     format_percent,
     format_quantity,
     format_seconds,
-    markdown_table,
-    plain_markdown,
 )
 
 __all__ = [
@@ -28,6 +27,8 @@ __all__ = [
     "format_percent",
     "format_quantity",
     "format_seconds",
+    "html_table",
     "markdown_table",
+    "one_line",
     "plain_markdown",
 ]

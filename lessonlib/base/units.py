@@ -1,7 +1,6 @@
 """Numbers as a reader wants them: three or more digits, an SI prefix, a unit. Decimal throughout: GB is 1e9 bytes."""
 
 import math
-from collections.abc import Iterable, Sequence
 from numbers import Real
 from typing import Any
 
@@ -9,8 +8,6 @@ from lessonlib.base.errors import InvalidInputError, require_count, shown
 
 PREFIXES = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 SMALL_PREFIXES = ((1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"))
-MARKS = r"\`*_{}[]#!|~"  # what Markdown reads as more than a letter, wherever it stands
-ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "$": "&#36;", "@": "&#64;"}  # HTML, mathematics, addresses
 
 
 def format_quantity(value: float, unit: str, digits: int = 4) -> str:
@@ -69,24 +66,3 @@ def format_percent(fraction: float, digits: int = 3) -> str:
     """A fraction as a percentage with `digits` significant digits."""
     value, digits = 100 * _number(fraction), require_count("format", "digits", digits, 1, 17)
     return "undefined" if math.isnan(value) else f"{_significant(value, digits)} %"
-
-
-def plain_markdown(text: str) -> str:
-    """Text that Markdown shows as it is, on one line: its marks escaped, HTML, mathematics and links too."""
-    line = "".join(
-        "\\" + letter if letter in MARKS else ENTITIES.get(letter, letter) for letter in " ".join(text.split())
-    )
-    return line.replace("://", "&#58;//").replace("www.", "www&#46;")
-
-
-def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table as Markdown text, of cells that are formatted already: the first column to the left, the others right.
-
-    Markdown inside a cell counts; what would break out of it does not: a bar, a new line, HTML.
-    """
-    lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
-    return "\n".join(f"| {' | '.join(map(_inside_a_cell, line))} |" for line in lines)
-
-
-def _inside_a_cell(text: str) -> str:
-    return " ".join(text.splitlines()).replace("|", "\\|").replace("<", "&lt;")

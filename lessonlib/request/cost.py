@@ -19,7 +19,7 @@ import numpy as np
 from lessonlib.base.checks import checked
 from lessonlib.base.elementwise import floor
 from lessonlib.base.errors import InvalidInputError, shown
-from lessonlib.request.explain import assumptions, equations, html_table, text_table
+from lessonlib.request.explain import assumptions, equations, html_view, text_table
 from lessonlib.request.request import BATCHES, REFUSALS, REQUESTS, Request, first_wrong, require_chunks
 from lessonlib.time.deployment import DEPLOYMENT, Deployment
 from lessonlib.time.roofline import Phase, Roof
@@ -147,7 +147,7 @@ class RequestCost:
         return assumptions(self)
 
     def _repr_html_(self) -> str:
-        return html_table(self)
+        return html_view(self)
 
     def __repr__(self) -> str:
         return text_table(self)

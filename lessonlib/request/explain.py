@@ -7,7 +7,8 @@ from collections.abc import Callable
 from html import escape
 from typing import Any
 
-from lessonlib.base.units import format_bytes, format_flops, format_percent, format_seconds, plain_markdown
+from lessonlib.base.text import html_table, plain_markdown
+from lessonlib.base.units import format_bytes, format_flops, format_percent, format_seconds
 from lessonlib.work.passes import pair_work
 from lessonlib.work.sizes import LayerKind
 
@@ -127,19 +128,12 @@ def text_table(cost: Any) -> str:
     return "\n".join([_title(cost), *(line.rstrip() for line in lines), _clocks(cost), *cost.assumptions()])
 
 
-def html_table(cost: Any) -> str:
+def html_view(cost: Any) -> str:
     if cost.refused is not None:
         return f"<p>{escape(text_table(cost))}</p>"
-    right = ' style="text-align:right"'
-    left = ' style="text-align:left"'
-    head = "".join(f'<th scope="col"{left if i in (0, 4) else right}>{cell}</th>' for i, cell in enumerate(HEADER))
-    body = "".join(
-        "<tr>" + "".join(f"<td{left if i in (0, 4) else right}>{escape(c)}</td>" for i, c in enumerate(row)) + "</tr>"
-        for row in _rows(cost)
-    )
     notes = "".join(f"<li>{escape(line)}</li>" for line in cost.assumptions())
     return (
-        f"<table><caption{left}>{escape(_title(cost))}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        f"{html_table(_rows(cost), 'lrrrl', header=HEADER, caption=_title(cost), named=False)}"
         f"<p>{escape(_clocks(cost))}</p><details><summary>Assumptions</summary><ul>{notes}</ul></details>"
     )
 

@@ -18,7 +18,7 @@ def all_exercises() -> dict[str, Exercise]:
     modules = [
         import_module(f"lessonlib.face.exercises.book.{path.stem}") for path in sorted(BOOK.glob("notebook_*.py"))
     ]
-    for exercise in (exercise for module in modules for exercise in module.EXERCISES):
+    for exercise in (found for module in modules for found in vars(module).values() if isinstance(found, Exercise)):
         if exercise.key in book:
             raise InvalidInputError(f"exercise {exercise.key!r} stands in the book twice.")
         book[exercise.key] = exercise
@@ -39,7 +39,7 @@ def ask(key: str) -> None:
     """Print the question, and its options where it has some."""
     exercise = find(key)
     print(exercise.question)
-    for letter, option in getattr(exercise, "options", {}).items():
+    for letter, option in exercise.options.items():
         print(f"  {letter}  {option}")
 
 
@@ -59,4 +59,4 @@ def hint(key: str, number: int = 1) -> None:
 
 def solution(key: str) -> None:
     """Print the worked solution, with the numbers put in."""
-    print(find(key).solution_text())
+    print(find(key).answer.solution)

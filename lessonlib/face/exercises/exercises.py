@@ -1,43 +1,99 @@
 """Exercises: a question, an answer that the library computes, feedback that names the likely slip, hints, a solution.
 
-In a notebook: `check("smallest-prompt", guess)`, `hint("smallest-prompt")`, `solution("smallest-prompt")`. A guess of
-None prints a line that never changes, so that an untouched notebook has reproducible outputs. Expected values and
-slips are functions without arguments, computed when first asked for: no answer is typed in.
+An exercise is a function of a module in `book`, and the module says which notebook asks it. The function's name is the
+key, with hyphens. Its docstring is what a learner reads first: the question, options as `a: ...`, hints as `- ...`. Its
+body runs when the answer is first looked at: it gives the value and the slips to its argument, and returns the worked
+solution, in which `{answer}` is the answer in words, with its unit.
+
+    @number("GB", tolerance=0.005)
+    def bytes_of_llama(answer: Number) -> str:
+        \"\"\"How many GB of memory do the parameters of Llama-3.1-8B take, in bf16?
+
+        - Each takes two bytes.
+        \"\"\"
+        parameters = load_model("llama-3.1-8b").parameters
+        answer.value = 2 * parameters / 1e9
+        answer.slip(4 * parameters / 1e9, "That is float32.")
+        return f"2 bytes x {parameters:,} parameters = {answer}."
+
+No answer is typed in. In a notebook: `check("bytes-of-llama", guess)`, `hint(...)`, `solution(...)`; a guess of None
+prints a line that never changes, so that an untouched notebook has reproducible outputs.
 """
 
+import math
+import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
+from inspect import getdoc
 from typing import Any
 
 from lessonlib.base.errors import InvalidInputError, is_number, shown
 
 
-@dataclass(frozen=True)
-class Slip:
-    """A wrong answer that is easy to reach, and what to say to who reached it."""
+@dataclass
+class Number:
+    """The answer to a question for a number: its value in `unit`, and the slips that lead to another value."""
 
-    value: Callable[[], float]
-    feedback: str
+    unit: str
+    value: float = math.nan
+    slips: list[tuple[float, str]] = field(default_factory=list)  # (wrong value, what to say)
+    solution: str = ""
+
+    def slip(self, value: float, feedback: str) -> None:
+        """Name a wrong answer that is easy to reach, and what to say to it."""
+        self.slips.append((value, feedback))
+
+    def __str__(self) -> str:
+        """The value with as many digits as are asked for, and its unit."""
+        whole = float(self.value).is_integer() and abs(self.value) < 1e15
+        return f"{self.value:,.0f} {self.unit}" if whole else f"{self.value:,.4g} {self.unit}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class NumberExercise:
+@dataclass
+class Choice:
+    """The answer to a question with options: the right one in words, and what to say to each."""
+
+    words: str
+    feedback: dict[str, str] = field(default_factory=dict)
+    solution: str = ""
+
+    def says(self, **feedback: str) -> None:
+        """What to say to each option, by its letter."""
+        self.feedback = feedback
+
+    def __str__(self) -> str:
+        return self.words
+
+
+class Question:
+    """What a learner reads before the answer: `key`, `question`, `options` by letter and `hints`."""
+
+    def __init__(self, work: Callable[[Any], str]) -> None:
+        question, *items = re.split(r"\n+(?=- |[a-z]: )", getdoc(work) or "")
+        items = [" ".join(item.split()) for item in items]
+        self.key = work.__name__.replace("_", "-")
+        self.question = " ".join(question.split())
+        self.options = {item[0]: item[3:] for item in items if item[0] != "-"}
+        self.hints = tuple(item[2:] for item in items if item[0] == "-")
+        self.work = work
+
+
+class NumberExercise(Question):
     """A question with a number for an answer, right within `tolerance` (relative).
 
-    Of `slips`, and of the usual slips of unit, the nearest to a wrong guess is named. `solution` is a template
-    whose {names} are filled from `numbers()`.
+    Of its slips, and of the usual slips of unit, the nearest to a wrong guess is named.
     """
 
-    key: str
-    notebook: str
-    question: str
-    unit: str
-    expected: Callable[[], float]
-    hints: tuple[str, ...]
-    solution: str
-    numbers: Callable[[], dict[str, Any]] = dict
-    slips: tuple[Slip, ...] = ()
-    tolerance: float = 0.01
+    def __init__(self, work: Callable[[Number], str], unit: str, tolerance: float) -> None:
+        super().__init__(work)
+        self.unit, self.tolerance = unit, tolerance
+
+    @cached_property
+    def answer(self) -> Number:
+        answer = Number(self.unit)
+        answer.solution = self.work(answer)
+        return answer
 
     def feedback(self, guess: Any) -> str:
         """What to say to a guess; a stable line when there is none yet."""
@@ -45,10 +101,10 @@ class NumberExercise:
             return f"Not answered yet: give a number, in {self.unit}."
         if not is_number(guess):
             return f"{shown(guess)} is not a number. Give a plain number, in {self.unit}."
-        guess, expected = float(guess), self.expected()
+        guess, expected = float(guess), self.answer.value
         if self._near(guess, expected):
-            return f"Right: {self.in_words(expected)}."
-        named = [(slip.value(), slip.feedback) for slip in self.slips]
+            return f"Right: {self.answer}."
+        named = list(self.answer.slips)
         for factor, words in self._scale_slips():
             said = f"You are off by a factor of {words}. The answer is wanted in {self.unit}."
             named += [(expected * factor, said), (expected / factor, said)]
@@ -58,11 +114,6 @@ class NumberExercise:
         direction = "high" if guess > expected else "low"
         return f"Not yet: {guess:,.6g} is too {direction}. Ask for hint({self.key!r})."
 
-    def in_words(self, value: float) -> str:
-        """A value with as many digits as are asked for, and its unit."""
-        number = f"{value:,.0f}" if float(value).is_integer() and abs(value) < 1e15 else f"{value:,.4g}"
-        return f"{number} {self.unit}"
-
     def _near(self, guess: float, value: float) -> bool:
         return abs(guess - value) <= self.tolerance * abs(value)
 
@@ -71,9 +122,6 @@ class NumberExercise:
         of_bytes = (_binary_slip(OF_BYTES[self.unit]),) if self.unit in OF_BYTES else ()
         counted = (COUNTING_SLIP,) if self.unit != "times" and self.tolerance < 0.1 else ()
         return SCALE_SLIPS + of_bytes + counted
-
-    def solution_text(self) -> str:
-        return self.solution.format(**self.numbers(), answer=self.in_words(self.expected()))
 
 
 # The units of what is counted from bytes, and the prefix that its sizes have: seconds come of a memory's gigabytes.
@@ -97,25 +145,23 @@ def _binary_slip(prefix: str) -> tuple[float, str]:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class ChoiceExercise:
+class ChoiceExercise(Question):
     """A question with one right option; every option has its own feedback, which explains."""
 
-    key: str
-    notebook: str
-    question: str
-    options: dict[str, str]
-    right: str
-    because: dict[str, str]
-    hints: tuple[str, ...]
-    solution: str
-    numbers: Callable[[], dict[str, Any]] = dict
+    def __init__(self, work: Callable[[Choice], str], right: str) -> None:
+        super().__init__(work)
+        self.right = right
 
-    def __post_init__(self) -> None:
-        if self.right not in self.options or set(self.because) != set(self.options):
+    @cached_property
+    def answer(self) -> Choice:
+        answer = Choice(f"{self.right}: {self.options.get(self.right)}")
+        answer.solution = self.work(answer)
+        if self.right not in self.options or set(answer.feedback) != set(self.options):
             raise InvalidInputError(f"ChoiceExercise {self.key!r}: the right option and all feedback need an option.")
+        return answer
 
     def feedback(self, guess: Any) -> str:
+        """What to say to a letter; a stable line when there is none yet."""
         letters = ", ".join(repr(letter) for letter in self.options)
         if guess is None:
             return f"Not answered yet: choose one of {letters}."
@@ -123,10 +169,17 @@ class ChoiceExercise:
         if not isinstance(letter, str) or letter not in self.options:
             return f"{shown(guess)} is not one of the options. Choose one of {letters}."
         verdict = "Right" if letter == self.right else "Not yet"
-        return f"{verdict}. {self.because[letter].format(**self.numbers())}"
-
-    def solution_text(self) -> str:
-        return self.solution.format(**self.numbers(), answer=f"{self.right}: {self.options[self.right]}")
+        return f"{verdict}. {self.answer.feedback[letter]}"
 
 
 Exercise = NumberExercise | ChoiceExercise
+
+
+def number(unit: str, tolerance: float = 0.01) -> Callable[[Callable[[Number], str]], NumberExercise]:
+    """Declare an exercise whose answer is a number in `unit`, right within `tolerance` (relative)."""
+    return lambda work: NumberExercise(work, unit, tolerance)
+
+
+def choice(right: str) -> Callable[[Callable[[Choice], str]], ChoiceExercise]:
+    """Declare an exercise with options, of which the letter `right` is the answer."""
+    return lambda work: ChoiceExercise(work, right)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from lessonlib.base.errors import InvalidInputError, shown
-from lessonlib.base.units import plain_markdown
+from lessonlib.base.text import plain_markdown
 
 USUAL_LINES = 88  # of the report, tables and lists together; the sample has 84
 LONGEST_NAME = 100  # characters of a file's name, ending apart

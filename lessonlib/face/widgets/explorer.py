@@ -15,6 +15,7 @@ from typing import Any
 import ipywidgets
 
 from lessonlib.base.errors import LessonError, require_choice, require_count
+from lessonlib.base.text import html_table
 from lessonlib.base.units import format_bytes, format_percent, format_seconds
 from lessonlib.face.figures.figures import (
     BOUNDARY,
@@ -119,16 +120,14 @@ def framed(inside: Callable[[], str]) -> str:
 
 def table(shown: dict[str, str]) -> str:
     """Two tables side by side where the page is wide enough, one above the other where it is not."""
-    rows = [
+    rows, half = list(shown.items()), -(-len(shown) // 2)
+    styles = {
+        "table": f"border-collapse:collapse;font-size:14px;color:{INK};white-space:nowrap",
         # The ground is said row by row: JupyterLab gives every second one a colour of its theme, in the dark one black.
-        f'<tr style="background:#fff">'
-        f'<th scope="row" style="text-align:left;font-weight:normal;padding:1px 10px 1px 0">{escape(name)}</th>'
-        f'<td style="text-align:right"><b>{escape(value)}</b></td></tr>'
-        for name, value in shown.items()
-    ]
-    half = -(-len(rows) // 2)
-    style = f"border-collapse:collapse;font-size:14px;color:{INK};white-space:nowrap"
-    tables = (f'<table style="{style}">{"".join(part)}</table>' for part in (rows[:half], rows[half:]))
+        "tr": "background:#fff",
+        "row": "font-weight:normal;padding:1px 10px 1px 0",
+    }
+    tables = (html_table(part, "lr", bold=True, styles=styles) for part in (rows[:half], rows[half:]))
     return f'<div style="display:flex;flex-wrap:wrap;gap:0 28px;align-items:flex-start">{"".join(tables)}</div>'
 
 

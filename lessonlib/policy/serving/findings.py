@@ -6,12 +6,12 @@ law) the integral of the number of requests in the system is the sum of the time
 
 import math
 from dataclasses import dataclass
-from html import escape
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from lessonlib.base.checks import between, checked, choice, items, rate
+from lessonlib.base.text import html_table
 from lessonlib.base.units import format_bytes, format_percent, format_seconds
 from lessonlib.policy.serving.traffic import Traffic
 from lessonlib.time.deployment import Deployment
@@ -157,6 +157,4 @@ class Report:
         return "\n".join([self._title(), *(f"{name.ljust(width)}  {value}" for name, value in rows)])
 
     def _repr_html_(self) -> str:
-        left = ' style="text-align:left"'
-        body = "".join(f'<tr><th scope="row"{left}>{n}</th><td{left}>{escape(v)}</td></tr>' for n, v in self._rows())
-        return f"<table><caption{left}>{escape(self._title())}</caption><tbody>{body}</tbody></table>"
+        return html_table(self._rows(), "ll", caption=self._title())

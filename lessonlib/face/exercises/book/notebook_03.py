@@ -1,29 +1,20 @@
 """The exercises of notebook 03_how_the_kv_cache_grows."""
 
-from typing import Any
-
 from lessonlib.face.exercises.book.common import REASONING, cost_of, server
-from lessonlib.face.exercises.exercises import ChoiceExercise, Exercise, NumberExercise, Slip
+from lessonlib.face.exercises.exercises import Choice, Number, choice, number
 from lessonlib.facts.catalogue import load_accelerator, load_model
 from lessonlib.policy.cache import answer_traffic, cache_by_kind, span_where_cache_passes_weights, step_parts
 from lessonlib.request.request import Request
 from lessonlib.time.deployment import Deployment
 
 LAST_STEP = REASONING.output - 1  # the steps are counted from 1
+TWICE = Request(REASONING.prompt, 2 * REASONING.output)
 
 
-def _step_ms(position: int, batch: int, together: bool = False) -> float:
-    """Milliseconds of the step at `position` of the reasoning answer."""
-    return 1e3 * step_parts(server(), REASONING, position, batch, together).seconds
-
-
-def _twice_the_answer(batch: int) -> float:
-    """GPU seconds of an answer twice as long over those of the reasoning answer."""
-    twice = Request(REASONING.prompt, 2 * REASONING.output)
-    return cost_of(twice, batch).seconds / cost_of(REASONING, batch).seconds
-
-
-LEVEL_AT_FIRST = {"gpt": "gpt-oss-120b", "qwen": "qwen3-30b-a3b"}
+def _first_and_last(batch: int, together: bool = False) -> tuple[float, float]:
+    """Milliseconds of the first and of the last step of the reasoning answer."""
+    first, last = (1e3 * step_parts(server(), REASONING, at, batch, together).seconds for at in (1, LAST_STEP))
+    return first, last
 
 
 def _bytes_that_grow(name: str) -> float:
@@ -32,241 +23,177 @@ def _bytes_that_grow(name: str) -> float:
     return sum(kind.cache_bytes for kind in kinds if kind.mixer.held(1e9) == 1e9)
 
 
-def _alternating_numbers() -> dict[str, Any]:
-    """MB that gpt-oss-20b holds for a finished reasoning answer: its sliding layers, its full ones, and two slips."""
+@number("MB", tolerance=0.004)
+def alternating_cache(answer: Number) -> str:
+    """How much cache does gpt-oss-20b hold for the finished reasoning answer (12,927 tokens, bf16)?
+
+    - Half of its layers keep all tokens, half the last 128. A token takes 2,048 bytes in one layer.
+    - 12 layers x 2,048 bytes x 12,927 tokens, and 12 layers x 2,048 bytes x 128 tokens.
+    """
     tokens = REASONING.prompt + REASONING.output - 1
     deployment = Deployment(load_model("gpt-oss-20b"), load_accelerator("h100-sxm"))
-    (sliding, full), each = cache_by_kind(deployment, tokens), deployment.cache_bytes_per_token
-    return {
-        "tokens": tokens,
-        "layers": full.layers,
-        "window": int(deployment.sizes.kinds[0].mixer.held(1e9)),
-        "sliding": sliding.bytes / 1e6,
-        "full": full.bytes / 1e6,
-        "ignored": tokens * each / 1e6,
-        "windowed": 2 * sliding.bytes / 1e6,
-    }
+    kinds = cache_by_kind(deployment, tokens)
+    sliding, full = (kind.bytes / 1e6 for kind in kinds)
+    layers, window, whole = (
+        kinds[1].layers,
+        int(deployment.sizes.kinds[0].mixer.held(1e9)),
+        tokens * deployment.cache_bytes_per_token / 1e6,
+    )
+    answer.value = sliding + full
+    answer.slip(whole, "You let every layer keep every token. The sliding layers keep the last 128 only.")
+    answer.slip(2 * sliding, "You let every layer slide. Half of them keep all tokens.")
+    answer.slip(full, "These are the full layers. The sliding ones hold a little.")
+    return (
+        f"{layers} full layers hold {tokens:,} tokens: {full:.1f} MB. {layers} sliding ones hold {window} tokens: "
+        f"{sliding:.1f} MB. Together {answer}. Without windows it would be {whole:.1f} MB."
+    )
 
 
-EXERCISES: tuple[Exercise, ...] = (
-    NumberExercise(
-        key="alternating-cache",
-        notebook="03_how_the_kv_cache_grows",
-        question="How much cache does gpt-oss-20b hold for the finished reasoning answer (12,927 tokens, bf16)?",
-        unit="MB",
-        expected=lambda: _alternating_numbers()["sliding"] + _alternating_numbers()["full"],
-        tolerance=0.004,  # the sliding layers are a hundredth of it
-        slips=(
-            Slip(
-                lambda: _alternating_numbers()["ignored"],
-                "You let every layer keep every token. The sliding layers keep the last 128 only.",
-            ),
-            Slip(
-                lambda: _alternating_numbers()["windowed"], "You let every layer slide. Half of them keep all tokens."
-            ),
-            Slip(lambda: _alternating_numbers()["full"], "These are the full layers. The sliding ones hold a little."),
-        ),
-        hints=(
-            "Half of its layers keep all tokens, half the last 128. A token takes 2,048 bytes in one layer.",
-            "12 layers x 2,048 bytes x 12,927 tokens, and 12 layers x 2,048 bytes x 128 tokens.",
-        ),
-        solution=(
-            "{layers} full layers hold {tokens:,} tokens: {full:.1f} MB. {layers} sliding ones hold {window} tokens: "
-            "{sliding:.1f} MB. Together {answer}. Without windows it would be {ignored:.1f} MB."
-        ),
-        numbers=_alternating_numbers,
-    ),
-    NumberExercise(
-        key="cache-of-an-answer",
-        notebook="03_how_the_kv_cache_grows",
-        question="How much cache do all steps of the reasoning answer read together (128 -> 12,800, batch 1)?",
-        unit="TB",
-        expected=lambda: answer_traffic(server(), REASONING).triangle / 1e12,
-        slips=(
-            Slip(
-                lambda: answer_traffic(server(), REASONING).end / 1e12,
-                "You read the cache at its final size in every step. It grows: the first step finds 128 tokens.",
-            ),
-            Slip(
-                lambda: answer_traffic(server(), REASONING).flat / 1e12,
-                "You let the cache stay as the prompt left it. Every step adds a token to it.",
-            ),
-        ),
-        hints=(
-            "Step k finds 128 + k - 1 tokens in the cache. Each takes 131,072 bytes.",
-            "The sum of 128, 129, ... 12,926 is a triangle on a narrow strip: steps x (first + last) / 2.",
-        ),
-        solution=(
-            "{steps:,} steps x (128 + 12,926) / 2 tokens x {each:,.0f} bytes = {answer}. At the final size in every "
-            "step it would be {end:.2f} TB."
-        ),
-        numbers=lambda: {
-            "steps": LAST_STEP,
-            "each": server().cache_bytes_per_token,
-            "end": answer_traffic(server(), REASONING).end / 1e12,
-        },
-    ),
-    NumberExercise(
-        key="last-over-first",
-        notebook="03_how_the_kv_cache_grows",
-        question="32 reasoning requests start together. How many times as long as the first step is the last?",
-        unit="times",
-        expected=lambda: _step_ms(LAST_STEP, 32, together=True) / _step_ms(1, 32, together=True),
-        slips=(
-            Slip(
-                lambda: _step_ms(LAST_STEP, 1) / _step_ms(1, 1),
-                "That is one request alone. Here 32 caches grow at the same time.",
-            ),
-            Slip(
-                lambda: (REASONING.prompt + LAST_STEP) / (REASONING.prompt + 1),
-                "That is how the cache grows. A step reads the weights as well, and they stay as they are.",
-            ),
-        ),
-        hints=(
-            "A step reads the weights once, 15.01 GB, and 32 caches of 131,072 bytes a token.",
-            "The first step meets 129 tokens in each sequence, the last 12,927. Divide bytes by bytes.",
-        ),
-        solution=(
-            "The weights take {weights:.2f} ms in every step. 32 caches take {first:.2f} ms at first and {last:.2f} ms "
-            "in the end. So the last step is {answer} as long."
-        ),
-        numbers=lambda: {
-            "weights": 1e3 * cost_of(REASONING, 32).decode.linear.seconds / LAST_STEP,
-            "first": _step_ms(1, 32, True) - 1e3 * cost_of(REASONING, 32).decode.linear.seconds / LAST_STEP,
-            "last": _step_ms(LAST_STEP, 32, True) - 1e3 * cost_of(REASONING, 32).decode.linear.seconds / LAST_STEP,
-        },
-    ),
-    NumberExercise(
-        key="steady-last-over-first",
-        notebook="03_how_the_kv_cache_grows",
-        question="31 neighbours are spread over their answers. By how much is your last step longer than your first?",
-        unit="percent",
-        expected=lambda: 100 * (_step_ms(LAST_STEP, 32) / _step_ms(1, 32) - 1),
-        tolerance=0.05,
-        slips=(
-            Slip(
-                lambda: 100 * (_step_ms(LAST_STEP, 32, True) / _step_ms(1, 32, True) - 1),
-                "That is the batch that started together: all 32 caches grow at once. Here only yours grows; the "
-                "neighbours' are as large on average in your last step as in your first.",
-            ),
-            Slip(
-                lambda: 100 * (_step_ms(LAST_STEP, 1) / _step_ms(1, 1) - 1),
-                "That is one request alone. With neighbours the step is longer, and your own growth a smaller part.",
-            ),
-        ),
-        hints=(
-            "What grows from your first step to your last? One cache out of 32.",
-            "step_parts(server, reasoning, position, 32).seconds, at position 1 and at position 12,799.",
-        ),
-        solution="{first:.2f} ms and {last:.2f} ms: {answer}. Your own cache adds {own:.2f} ms. Nothing else grows.",
-        numbers=lambda: {
-            "first": _step_ms(1, 32),
-            "last": _step_ms(LAST_STEP, 32),
-            "own": _step_ms(LAST_STEP, 32) - _step_ms(1, 32),
-        },
-    ),
-    NumberExercise(
-        key="cache-passes-weights",
-        notebook="03_how_the_kv_cache_grows",
-        question="At batch 32, from which span on does a step move more bytes of cache than of weights?",
-        unit="tokens",
-        expected=lambda: float(span_where_cache_passes_weights(server(), 32) or 0),
-        slips=(
-            Slip(
-                lambda: float(span_where_cache_passes_weights(server(), 1) or 0),
-                "That is the span at batch 1. The weights are read once for all 32, the caches 32 times.",
-            ),
-            Slip(
-                lambda: server().weight_bytes / (32 * server().cache_bytes_per_token),
-                "You counted all the weights that are stored. A step does not read the input embedding.",
-            ),
-        ),
-        hints=(
-            "A step reads 15.01 GB of weights, whatever the batch.",
-            "15.01 GB / (32 sequences x 131,072 bytes).",
-        ),
-        solution=(
-            "{weights:.3f} GB / (32 x {each:,.0f} bytes) = {exact:.1f}. The first whole span above it: {answer}. At "
-            "batch 1 it would be {alone:,} tokens."
-        ),
-        numbers=lambda: {
-            "weights": server().sizes.dense_bytes / 1e9,
-            "each": server().cache_bytes_per_token,
-            "exact": server().sizes.dense_bytes / (32 * server().cache_bytes_per_token),
-            "alone": span_where_cache_passes_weights(server(), 1),
-        },
-    ),
-    NumberExercise(
-        key="twice-the-answer",
-        notebook="03_how_the_kv_cache_grows",
-        question="At batch 16, how many times as long does an answer of 25,600 tokens take as one of 12,800?",
-        unit="times",
-        expected=lambda: _twice_the_answer(16),
-        slips=(
-            Slip(lambda: 2.0, "Twice the steps, but the later steps are longer than any before."),
-            Slip(
-                lambda: 4.0,
-                "That would be right if a step read the cache only: twice the steps, each twice as long on average. "
-                "The weights do not grow.",
-            ),
-            Slip(lambda: _twice_the_answer(1), "That is one request alone. At batch 16 a larger part of a step grows."),
-        ),
-        tolerance=0.015,
-        hints=(
-            "The weights' part doubles. The caches' part grows with the square of the length.",
-            "request_cost(server, Request(128, 25_600), 16).seconds, over the same with 12_800.",
-        ),
-        solution=(
-            "Weights: {weights:.0f} s, then {weights2:.0f} s, twice. Caches: {caches:.0f} s, then {caches2:.0f} s, "
-            "four times. Together {answer} as long."
-        ),
-        numbers=lambda: {
-            "weights": cost_of(REASONING, 16).decode.linear.seconds,
-            "weights2": cost_of(Request(REASONING.prompt, 2 * REASONING.output), 16).decode.linear.seconds,
-            "caches": cost_of(REASONING, 16).decode.attention.seconds,
-            "caches2": cost_of(Request(REASONING.prompt, 2 * REASONING.output), 16).decode.attention.seconds,
-        },
-    ),
-    ChoiceExercise(
-        key="what-paging-saves",
-        notebook="03_how_the_kv_cache_grows",
-        question="A server turns from contiguous memory to blocks of 16 tokens. What becomes of a long answer's steps?",
-        options={
-            "a": "They grow more slowly along the answer.",
-            "b": "They stay as they are, in the same batch.",
-            "c": "They stop growing, as old blocks are not read.",
-        },
-        right="b",
-        because={
-            "a": "Growth is the tokens in the cache. Which of them would a block save from being read?",
-            "b": "A step reads every cached token, wherever it lies. Paging frees what nobody used; then more requests "
-            "fit, and their caches make every step longer.",
-            "c": "Old tokens are attended to as new ones are. Only a sliding window leaves some out.",
-        },
-        hints=("Which bytes does paging get rid of: bytes that were read, or bytes that were only reserved?",),
-        solution="{answer} Paging gets rid of memory that was reserved and never used. Nobody ever read it.",
-    ),
-    ChoiceExercise(
-        key="level-then-apart",
-        notebook="03_how_the_kv_cache_grows",
-        question="Without a cache both make about 60 tokens a second. Which one is faster at 32,768 tokens of context?",
-        options={
-            "a": "gpt-oss-120b.",
-            "b": "Qwen3-30B-A3B.",
-            "c": "Neither: both slow down alike.",
-        },
-        right="a",
-        because={
-            "a": "A cached token takes {gpt:,.0f} bytes in those layers of gpt-oss-120b that keep it, and {qwen:,.0f} "
-            "bytes in Qwen3-30B-A3B. The count of parameters plays no part in how a step grows.",
-            "b": "It has fewer parameters, but that is not what grows. Compare the bytes of a cached token.",
-            "c": "Their weights cost a step about the same. Their caches do not: look at layers, KV heads and windows.",
-        },
-        hints=(
-            "What a step reads more of at 32,768 tokens is cache. Compare the layers that keep all tokens.",
-            "Half of the layers of gpt-oss-120b have a window of 128 tokens.",
-        ),
-        solution="{answer} In its layers that keep all tokens, a token takes {gpt:,.0f} bytes, against {qwen:,.0f}.",
-        numbers=lambda: {name: _bytes_that_grow(model) for name, model in LEVEL_AT_FIRST.items()},
-    ),
-)
+@number("TB")
+def cache_of_an_answer(answer: Number) -> str:
+    """How much cache do all steps of the reasoning answer read together (128 -> 12,800, batch 1)?
+
+    - Step k finds 128 + k - 1 tokens in the cache. Each takes 131,072 bytes.
+    - The sum of 128, 129, ... 12,926 is a triangle on a narrow strip: steps x (first + last) / 2.
+    """
+    read = answer_traffic(server(), REASONING)
+    answer.value = read.triangle / 1e12
+    answer.slip(
+        read.end / 1e12,
+        "You read the cache at its final size in every step. It grows: the first step finds 128 tokens.",
+    )
+    answer.slip(read.flat / 1e12, "You let the cache stay as the prompt left it. Every step adds a token to it.")
+    return (
+        f"{LAST_STEP:,} steps x (128 + 12,926) / 2 tokens x {server().cache_bytes_per_token:,.0f} bytes = {answer}. At "
+        f"the final size in every step it would be {read.end / 1e12:.2f} TB."
+    )
+
+
+@number("times")
+def last_over_first(answer: Number) -> str:
+    """32 reasoning requests start together. How many times as long as the first step is the last?
+
+    - A step reads the weights once, 15.01 GB, and 32 caches of 131,072 bytes a token.
+    - The first step meets 129 tokens in each sequence, the last 12,927. Divide bytes by bytes.
+    """
+    first, last = _first_and_last(32, together=True)
+    alone = _first_and_last(1)
+    weights = 1e3 * cost_of(REASONING, 32).decode.linear.seconds / LAST_STEP
+    answer.value = last / first
+    answer.slip(alone[1] / alone[0], "That is one request alone. Here 32 caches grow at the same time.")
+    answer.slip(
+        (REASONING.prompt + LAST_STEP) / (REASONING.prompt + 1),
+        "That is how the cache grows. A step reads the weights as well, and they stay as they are.",
+    )
+    return (
+        f"The weights take {weights:.2f} ms in every step. 32 caches take {first - weights:.2f} ms at first and "
+        f"{last - weights:.2f} ms in the end. So the last step is {answer} as long."
+    )
+
+
+@number("percent", tolerance=0.05)
+def steady_last_over_first(answer: Number) -> str:
+    """31 neighbours are spread over their answers. By how much is your last step longer than your first?
+
+    - What grows from your first step to your last? One cache out of 32.
+    - step_parts(server, reasoning, position, 32).seconds, at position 1 and at position 12,799.
+    """
+    (first, last), together, alone = _first_and_last(32), _first_and_last(32, together=True), _first_and_last(1)
+    answer.value = 100 * (last / first - 1)
+    answer.slip(
+        100 * (together[1] / together[0] - 1),
+        "That is the batch that started together: all 32 caches grow at once. Here only yours grows; the "
+        "neighbours' are as large on average in your last step as in your first.",
+    )
+    answer.slip(
+        100 * (alone[1] / alone[0] - 1),
+        "That is one request alone. With neighbours the step is longer, and your own growth a smaller part.",
+    )
+    return f"{first:.2f} ms and {last:.2f} ms: {answer}. Your own cache adds {last - first:.2f} ms. Nothing else grows."
+
+
+@number("tokens")
+def cache_passes_weights(answer: Number) -> str:
+    """At batch 32, from which span on does a step move more bytes of cache than of weights?
+
+    - A step reads 15.01 GB of weights, whatever the batch.
+    - 15.01 GB / (32 sequences x 131,072 bytes).
+    """
+    weights, each = server().sizes.dense_bytes, server().cache_bytes_per_token
+    alone, full = (span_where_cache_passes_weights(server(), batch) or 0 for batch in (1, 32))
+    answer.value = full
+    answer.slip(alone, "That is the span at batch 1. The weights are read once for all 32, the caches 32 times.")
+    answer.slip(
+        server().weight_bytes / (32 * each),
+        "You counted all the weights that are stored. A step does not read the input embedding.",
+    )
+    return (
+        f"{weights / 1e9:.3f} GB / (32 x {each:,.0f} bytes) = {weights / (32 * each):.1f}. The first whole span above "
+        f"it: {answer}. At batch 1 it would be {alone:,} tokens."
+    )
+
+
+@number("times", tolerance=0.015)
+def twice_the_answer(answer: Number) -> str:
+    """At batch 16, how many times as long does an answer of 25,600 tokens take as one of 12,800?
+
+    - The weights' part doubles. The caches' part grows with the square of the length.
+    - request_cost(server, Request(128, 25_600), 16).seconds, over the same with 12_800.
+    """
+    once, twice = cost_of(REASONING, 16), cost_of(TWICE, 16)
+    answer.value = twice.seconds / once.seconds
+    answer.slip(2, "Twice the steps, but the later steps are longer than any before.")
+    answer.slip(
+        4,
+        "That would be right if a step read the cache only: twice the steps, each twice as long on average. The "
+        "weights do not grow.",
+    )
+    answer.slip(
+        cost_of(TWICE).seconds / cost_of(REASONING).seconds,
+        "That is one request alone. At batch 16 a larger part of a step grows.",
+    )
+    return (
+        f"Weights: {once.decode.linear.seconds:.0f} s, then {twice.decode.linear.seconds:.0f} s, twice. Caches: "
+        f"{once.decode.attention.seconds:.0f} s, then {twice.decode.attention.seconds:.0f} s, four times. Together "
+        f"{answer} as long."
+    )
+
+
+@choice("b")
+def what_paging_saves(answer: Choice) -> str:
+    """A server turns from contiguous memory to blocks of 16 tokens. What becomes of a long answer's steps?
+
+    a: They grow more slowly along the answer.
+    b: They stay as they are, in the same batch.
+    c: They stop growing, as old blocks are not read.
+
+    - Which bytes does paging get rid of: bytes that were read, or bytes that were only reserved?
+    """
+    answer.says(
+        a="Growth is the tokens in the cache. Which of them would a block save from being read?",
+        b="A step reads every cached token, wherever it lies. Paging frees what nobody used; then more requests fit, "
+        "and their caches make every step longer.",
+        c="Old tokens are attended to as new ones are. Only a sliding window leaves some out.",
+    )
+    return f"{answer} Paging gets rid of memory that was reserved and never used. Nobody ever read it."
+
+
+@choice("a")
+def level_then_apart(answer: Choice) -> str:
+    """Without a cache both make about 60 tokens a second. Which one is faster at 32,768 tokens of context?
+
+    a: gpt-oss-120b.
+    b: Qwen3-30B-A3B.
+    c: Neither: both slow down alike.
+
+    - What a step reads more of at 32,768 tokens is cache. Compare the layers that keep all tokens.
+    - Half of the layers of gpt-oss-120b have a window of 128 tokens.
+    """
+    gpt, qwen = _bytes_that_grow("gpt-oss-120b"), _bytes_that_grow("qwen3-30b-a3b")
+    answer.says(
+        a=f"A cached token takes {gpt:,.0f} bytes in those layers of gpt-oss-120b that keep it, and {qwen:,.0f} bytes "
+        "in Qwen3-30B-A3B. The count of parameters plays no part in how a step grows.",
+        b="It has fewer parameters, but that is not what grows. Compare the bytes of a cached token.",
+        c="Their weights cost a step about the same. Their caches do not: look at layers, KV heads and windows.",
+    )
+    return f"{answer} In its layers that keep all tokens, a token takes {gpt:,.0f} bytes, against {qwen:,.0f}."

@@ -1,0 +1,74 @@
+"""Text as a page shows it: names on one line, tables as Markdown and as HTML, nothing in them taken for markup."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+
+MARKS = r"\`*_{}[]#!|~"  # what Markdown reads as more than a letter, wherever it stands
+ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "$": "&#36;", "@": "&#64;"}  # HTML, mathematics, addresses
+ALIGN = {"l": "text-align:left", "r": "text-align:right"}
+
+
+def one_line(text: str, most: int = 40) -> str:
+    """A name from outside as one printable line of at most `most` characters; a control character becomes "?"."""
+    line = "".join(letter if letter.isprintable() else "?" for letter in " ".join(text.split()))
+    return line if len(line) <= most else f"{line[: most - 3]}..."
+
+
+def plain_markdown(text: str) -> str:
+    """Text that Markdown shows as it is, on one line: its marks escaped, HTML, mathematics and links too."""
+    line = "".join(
+        "\\" + letter if letter in MARKS else ENTITIES.get(letter, letter) for letter in " ".join(text.split())
+    )
+    return line.replace("://", "&#58;//").replace("www.", "www&#46;")
+
+
+def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]], plain: bool = False) -> str:
+    """A table as Markdown text, of cells that are formatted already: the first column to the left, the others right.
+
+    Markdown inside a cell counts, unless `plain`; what would break out of it does not: a bar, a new line, HTML.
+    """
+    said = plain_markdown if plain else _inside_a_cell
+    first, *others = [[said(cell) for cell in row] for row in (header, *rows)]
+    lines = [first, ["---", *["---:"] * (len(header) - 1)], *others]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _inside_a_cell(text: str) -> str:
+    return " ".join(text.splitlines()).replace("|", "\\|").replace("<", "&lt;")
+
+
+def html_table(
+    rows: Iterable[Sequence[str]],
+    align: str,
+    *,
+    header: Sequence[str] = (),
+    caption: str = "",
+    named: bool = True,
+    bold: bool = False,
+    styles: Mapping[str, str] | None = None,
+) -> str:
+    """A table as HTML, of plain text that is escaped here.
+
+    `align`: "l" or "r" for each column. `named`: the first cell of a row is its header. `bold`: what the other cells
+    say. `styles`: further CSS of "table", "tr", "col" (headers of columns), "row" (headers of rows) and "td".
+    """
+    css = styles or {}
+
+    def tag(name: str, kind: str, inside: str, side: str = "") -> str:
+        style = ";".join(filter(None, (ALIGN.get(side), css.get(kind))))
+        attributes = (f' scope="{kind}"' if name == "th" else "") + (f' style="{style}"' if style else "")
+        return f"<{name}{attributes}>{inside}</{name}>"
+
+    def line(cells: Sequence[str], heads: int, kind: str) -> str:
+        said = [
+            tag("th", kind, escape(cell), align[i])
+            if i < heads
+            else tag("td", "td", f"<b>{escape(cell)}</b>" if bold else escape(cell), align[i])
+            for i, cell in enumerate(cells)
+        ]
+        return tag("tr", "tr", "".join(said))
+
+    body = "".join(line(row, int(named), "row") for row in rows)
+    head = f"<thead>{line(header, len(header), 'col')}</thead>" if header else ""
+    title = tag("caption", "caption", escape(caption), "l") if caption else ""
+    return tag("table", "table", f"{title}{head}<tbody>{body}</tbody>" if title or head else body)
