@@ -4,16 +4,9 @@ With the adapter of frozen.py the only place that knows where the library keeps 
 """
 
 from lessonlib import Block, Model
-from lessonlib.model.attention import (
-    GatedDeltaNet,
-    GroupedQueryAttention,
-    KimiDeltaAttention,
-    Mamba1,
-    Mamba2,
-    MultiHeadLatentAttention,
-    ShortConvolution,
-)
+from lessonlib.model.attention import GroupedQueryAttention, MultiHeadLatentAttention
 from lessonlib.model.feedforward import DenseFeedForward, MixtureOfExperts
+from lessonlib.model.state import GatedDeltaNet, KimiDeltaAttention, Mamba1, Mamba2, ShortConvolution
 
 WIDTH = 64
 DENSE = DenseFeedForward(width=WIDTH, inner=96)

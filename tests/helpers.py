@@ -9,19 +9,12 @@ from functools import cache
 from hypothesis import strategies as st
 
 from lessonlib.facts.catalogue import load_accelerator
-from lessonlib.model.attention import (
-    GatedDeltaNet,
-    GroupedQueryAttention,
-    KimiDeltaAttention,
-    Mamba1,
-    Mamba2,
-    MultiHeadLatentAttention,
-    ShortConvolution,
-)
+from lessonlib.model.attention import GroupedQueryAttention, MultiHeadLatentAttention
 from lessonlib.model.block import Block
 from lessonlib.model.feedforward import DenseFeedForward, MixtureOfExperts
 from lessonlib.model.model import Model
 from lessonlib.model.precision import Precision
+from lessonlib.model.state import GatedDeltaNet, KimiDeltaAttention, Mamba1, Mamba2, ShortConvolution
 from lessonlib.time.accelerator import Accelerator
 from lessonlib.time.deployment import Deployment, Efficiency
 

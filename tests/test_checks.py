@@ -37,17 +37,10 @@ from lessonlib.base.checks import (
 from lessonlib.base.errors import InvalidInputError, LessonError, UnknownNameError, shown
 from lessonlib.facts.catalogue import load_measurements, load_workload
 from lessonlib.measured.published import points
-from lessonlib.model.attention import (
-    GatedDeltaNet,
-    GroupedQueryAttention,
-    KimiDeltaAttention,
-    Mamba1,
-    Mamba2,
-    MultiHeadLatentAttention,
-    ShortConvolution,
-)
+from lessonlib.model.attention import GroupedQueryAttention, MultiHeadLatentAttention
 from lessonlib.model.feedforward import DenseFeedForward, MixtureOfExperts
 from lessonlib.model.precision import Precision
+from lessonlib.model.state import GatedDeltaNet, KimiDeltaAttention, Mamba1, Mamba2, ShortConvolution
 from lessonlib.policy.serving.traffic import Traffic
 from lessonlib.request.lengths import LengthQuantiles
 from lessonlib.request.request import Case, Request

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from lessonlib.base.errors import DoesNotFitError, InvalidInputError, UnknownNameError
 from lessonlib.facts.catalogue import load_lengths, load_table
-from lessonlib.model.attention import GatedDeltaNet, GroupedQueryAttention, MultiHeadLatentAttention
+from lessonlib.model.attention import GroupedQueryAttention, MultiHeadLatentAttention
 from lessonlib.model.feedforward import DenseFeedForward, MixtureOfExperts
+from lessonlib.model.state import GatedDeltaNet
 from lessonlib.policy.serving.simulator import POLICIES, simulate, steps_until
 from lessonlib.policy.serving.traffic import Traffic, all_at_once, poisson_traffic
 from lessonlib.request.cost import request_cost

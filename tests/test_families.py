@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lessonlib.base.errors import InvalidInputError, LessonError, UnsupportedModelError
-from lessonlib.model.attention import ConstantState
 from lessonlib.model.config.families import FAMILIES, dense, experts, latent, layernorm, state
 from lessonlib.model.config.family import COMMON
 from lessonlib.model.config.keys import Keys
 from lessonlib.model.config.reader import read_config_as_model, read_fields
 from lessonlib.model.model import Model
+from lessonlib.model.state import ConstantState
 
 HERE = Path(__file__).parent
 MODELS = HERE.parent / "data" / "models"

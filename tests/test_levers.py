@@ -8,9 +8,9 @@ from helpers import BY_HAND, assembled, h100, llama, qwen3_30b_a3b, server
 
 from lessonlib.base.errors import DoesNotFitError, InvalidInputError
 from lessonlib.facts.catalogue import load_table, load_workload
-from lessonlib.model.attention import GatedDeltaNet
 from lessonlib.model.feedforward import DenseFeedForward
 from lessonlib.model.precision import Precision
+from lessonlib.model.state import GatedDeltaNet
 from lessonlib.policy.estimates import omega, rho, ridge_tokens, roof_batch, used_over_read
 from lessonlib.request.cost import request_cost
 from lessonlib.request.request import Request

@@ -20,19 +20,12 @@ from helpers import (
 )
 
 from lessonlib.base.errors import InvalidInputError
-from lessonlib.model.attention import (
-    GatedDeltaNet,
-    GroupedQueryAttention,
-    KimiDeltaAttention,
-    Mamba1,
-    Mamba2,
-    MultiHeadLatentAttention,
-    ShortConvolution,
-)
+from lessonlib.model.attention import GroupedQueryAttention, MultiHeadLatentAttention
 from lessonlib.model.block import Block
 from lessonlib.model.feedforward import DenseFeedForward, MixtureOfExperts
 from lessonlib.model.model import Model
 from lessonlib.model.precision import BITS, Precision, bytes_of
+from lessonlib.model.state import GatedDeltaNet, KimiDeltaAttention, Mamba1, Mamba2, ShortConvolution
 from lessonlib.request.cost import request_cost
 from lessonlib.request.request import Request
 from lessonlib.time.accelerator import Accelerator

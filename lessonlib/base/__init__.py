@@ -8,13 +8,7 @@ from lessonlib.base.errors import (
     UnsupportedModelError,
 )
 from lessonlib.base.text import html_table, markdown_table, one_line, plain_markdown
-from lessonlib.base.units import (
-    format_bytes,
-    format_flops,
-    format_percent,
-    format_quantity,
-    format_seconds,
-)
+from lessonlib.base.units import format_bytes, format_flops, format_percent, format_quantity, format_seconds
 
 __all__ = [
     "DoesNotFitError",

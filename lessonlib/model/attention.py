@@ -59,12 +59,12 @@ class Mixer(Part):
         """Keys that the token at `position` attends to; 1 is the first token, which sees itself."""
         return self.span_sum(position - 1, 1)
 
-    def read_sum(self, cached: Any, steps: Any) -> Any:
+    def read_sum(self, cached: Any, steps: Any, spans: Any) -> Any:
         """Cached tokens that `steps` decode steps read in all, the first with `cached` there: the law's `read`, summed.
 
-        Here a step reads its span, all but the token itself.
+        `spans` is their `span_sum`. Here a step reads its span, all but the token itself.
         """
-        return self.span_sum(cached, steps) - steps
+        return spans - steps
 
     @property
     def pair_flops(self) -> int:
@@ -131,7 +131,7 @@ class GroupedQueryAttention(Mixer):
     def span_sum(self, cached: Any, new: Any) -> Any:
         """With a window, the sum of min(cached + i, window): tokens that see all before them, then full windows."""
         if self.window is None:
-            return super().span_sum(cached, new)
+            return new * cached + new * (new + 1) / 2
         growing = minimum(maximum(floor(self.window - cached), 0.0), new)
         return growing * cached + growing * (growing + 1) / 2 + (new - growing) * self.window
 
@@ -215,206 +215,3 @@ class MultiHeadLatentAttention(Mixer):
     def cache_copies(self, devices: int) -> float:
         super().cache_copies(devices)
         return float(devices)  # the latent belongs to all heads, so every device holds it whole
-
-
-class ConstantState(Mixer):
-    """A mixer whose memory of the past has one size: a state that every pass reads and writes whole."""
-
-    flops_per_state_element = 4
-
-    @property
-    def token_flops(self) -> int:
-        return self.flops_per_state_element * self.state_elements
-
-
-@dataclass(frozen=True, kw_only=True)
-class GatedDeltaNet(ConstantState):
-    """Gated delta rule (Qwen3-Next): Q = key_heads key_dim, U = value_heads value_dim.
-
-    6 FLOP a state element and token: decay, read, correct, write, query. `extra_weights` are weights beyond the
-    published layout that are only added or scaled.
-    """
-
-    width: int
-    key_heads: int
-    value_heads: int
-    key_dim: int
-    value_dim: int
-    conv_kernel: int
-    extra_weights: int = 0
-
-    flops_per_state_element = 6
-
-    @property
-    def heads(self) -> int:  # type: ignore[override]
-        return self.key_heads
-
-    @property
-    def label(self) -> str:
-        return "gated delta rule"
-
-    @property
-    def conv_channels(self) -> int:
-        return 2 * self.key_heads * self.key_dim + self.value_heads * self.value_dim
-
-    @property
-    def matmul_weights(self) -> int:
-        values = self.value_heads * self.value_dim
-        return self.width * (self.conv_channels + values + 2 * self.value_heads) + values * self.width
-
-    @property
-    def other_weights(self) -> int:
-        return 2 * self.value_heads + self.conv_channels * self.conv_kernel + self.value_dim + self.extra_weights
-
-    @property
-    def state_elements(self) -> int:
-        return self.value_heads * self.key_dim * self.value_dim
-
-    @property
-    def conv_elements(self) -> int:
-        return self.conv_channels * (self.conv_kernel - 1)
-
-
-@dataclass(frozen=True, kw_only=True)
-class KimiDeltaAttention(ConstantState):
-    """Kimi Delta Attention (Kimi Linear, arXiv 2510.26692): a delta rule with a gate for each channel."""
-
-    width: int
-    heads: int
-    head_dim: int
-    conv_kernel: int
-    extra_weights: int = 0
-
-    flops_per_state_element = 6
-
-    @property
-    def label(self) -> str:
-        return "Kimi delta attention"
-
-    @property
-    def channels(self) -> int:
-        return self.heads * self.head_dim
-
-    @property
-    def matmul_weights(self) -> int:
-        low_rank = self.width * self.head_dim + self.head_dim * self.channels
-        return 4 * self.width * self.channels + 2 * low_rank + self.width * self.heads
-
-    @property
-    def other_weights(self) -> int:
-        return 3 * self.channels * self.conv_kernel + self.channels + self.heads + self.head_dim + self.extra_weights
-
-    @property
-    def state_elements(self) -> int:
-        return self.channels * self.head_dim
-
-    @property
-    def conv_elements(self) -> int:
-        return 3 * self.channels * (self.conv_kernel - 1)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Mamba2(ConstantState):
-    """Mamba-2 (arXiv 2405.21060): I = heads head_dim, C = I + 2 groups state_size. 4 FLOP a state element and token."""
-
-    width: int
-    heads: int
-    head_dim: int
-    groups: int
-    state_size: int
-    conv_kernel: int
-    extra_weights: int = 0
-
-    @property
-    def label(self) -> str:
-        return "Mamba-2"
-
-    @property
-    def inner(self) -> int:
-        return self.heads * self.head_dim
-
-    @property
-    def conv_channels(self) -> int:
-        return self.inner + 2 * self.groups * self.state_size
-
-    @property
-    def matmul_weights(self) -> int:
-        return self.width * (self.inner + self.conv_channels + self.heads) + self.inner * self.width
-
-    @property
-    def other_weights(self) -> int:
-        return 3 * self.heads + self.conv_channels * (self.conv_kernel + 1) + self.inner + self.extra_weights
-
-    @property
-    def state_elements(self) -> int:
-        return self.inner * self.state_size
-
-    @property
-    def conv_elements(self) -> int:
-        return self.conv_channels * (self.conv_kernel - 1)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Mamba1(ConstantState):
-    """Mamba-1 (arXiv 2312.00752): inner width I, `state_size` numbers for each channel, a step of rank `step_rank`."""
-
-    width: int
-    inner: int
-    state_size: int
-    step_rank: int
-    conv_kernel: int
-    extra_weights: int = 0
-
-    @property
-    def heads(self) -> int:  # type: ignore[override]
-        return self.inner
-
-    @property
-    def label(self) -> str:
-        return "Mamba-1"
-
-    @property
-    def matmul_weights(self) -> int:
-        step_and_state = self.inner * (self.step_rank + 2 * self.state_size) + self.step_rank * self.inner
-        return 3 * self.width * self.inner + step_and_state
-
-    @property
-    def other_weights(self) -> int:
-        return self.inner * (self.state_size + 2 + self.conv_kernel + 1) + self.extra_weights
-
-    @property
-    def state_elements(self) -> int:
-        return self.inner * self.state_size
-
-    @property
-    def conv_elements(self) -> int:
-        return self.inner * (self.conv_kernel - 1)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ShortConvolution(ConstantState):
-    """Gated short convolution (LFM2): four projections and a depthwise convolution, whose last inputs are kept."""
-
-    width: int
-    conv_kernel: int
-    extra_weights: int = 0
-
-    @property
-    def heads(self) -> int:  # type: ignore[override]
-        return self.width
-
-    @property
-    def label(self) -> str:
-        return "short convolution"
-
-    @property
-    def matmul_weights(self) -> int:
-        return 4 * self.width * self.width
-
-    @property
-    def other_weights(self) -> int:
-        return self.width * self.conv_kernel + self.extra_weights
-
-    @property
-    def conv_elements(self) -> int:
-        return self.width * (self.conv_kernel - 1)

@@ -12,6 +12,7 @@ batch b.
 """
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from lessonlib.base.checks import checked
 from lessonlib.base.elementwise import floor
 from lessonlib.base.errors import InvalidInputError, shown
 from lessonlib.request.explain import assumptions, equations, html_view, text_table
-from lessonlib.request.request import BATCHES, REFUSALS, REQUESTS, Request, first_wrong, require_chunks
+from lessonlib.request.request import BATCHES, REFUSALS, REQUESTS, Request, broadcast_shape, first_wrong, require_chunks
 from lessonlib.time.deployment import DEPLOYMENT, Deployment
 from lessonlib.time.roofline import Phase, Roof
 from lessonlib.work.passes import Passes, decode_steps, equal_passes
@@ -73,11 +74,11 @@ def decode_phase(deployment: Deployment, prompt: Any, output: Any, batch: Any, b
 class RequestCost:
     """What `batch` identical requests cost on a deployment. Floats, or arrays of the broadcast shape.
 
-    `prefill`, `decode`: Phase. `ttft`: seconds to the first token, the prompt prefilled alone. `refused`: None for
-    plain numbers; for arrays the code in REFUSALS of each NaN cell, 0 elsewhere.
+    `prefill`, `decode`: Phase. `refused`: None for plain numbers; for arrays the code in REFUSALS of each NaN cell, 0
+    elsewhere.
     """
 
-    __slots__ = ("batch", "decode", "deployment", "prefill", "refused", "request", "ttft")
+    __slots__ = ("_ttft", "batch", "decode", "deployment", "prefill", "refused", "request")
 
     def __init__(self, deployment: Deployment, request: Request, batch: Any, numbers: Any, refused: Any = None):
         prompt, output, cached, b = numbers
@@ -86,7 +87,14 @@ class RequestCost:
         self.prefill = prefill_phase(deployment, prompt, cached, b, blank)
         self.decode = decode_phase(deployment, prompt, output, b, blank)
         alone = type(b) is float and b == 1
-        self.ttft = (self.prefill if alone else prefill_phase(deployment, prompt, cached, 1.0, blank)).seconds
+        self._ttft = self.prefill.seconds if alone else partial(prefill_phase, deployment, prompt, cached, 1.0, blank)
+
+    @property
+    def ttft(self) -> Any:
+        """Seconds to the first token, the prompt prefilled alone; worked out when it is first asked for."""
+        if callable(self._ttft):
+            self._ttft = self._ttft().seconds
+        return self._ttft
 
     @property
     def seconds(self) -> Any:
@@ -180,6 +188,7 @@ def request_cost(deployment: Deployment, request: Request, batch: Any = 1) -> Re
 
 def _array_cost(deployment: Deployment, request: Request, batch: Any) -> RequestCost:
     """`request_cost` for arrays: a refused cell is computed as 1 -> 1 tokens, then blanked."""
+    broadcast_shape(request, batch)
     columns = (request.prompt, request.output, request.cached, batch)
     numbers = [value if isinstance(value, np.ndarray) else float(value) for value in columns]
     with np.errstate(invalid="ignore"):

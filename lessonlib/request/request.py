@@ -45,7 +45,8 @@ def whole_or_array(least: int) -> Rule:
     return Rule(expected, turn, (least, float(least), [least, 5]), (*bad, least - 1, least + 0.5, MOST_TOKENS + 1))
 
 
-def _broadcast_shape(request: Any, batch: Any) -> tuple[int, ...]:
+def broadcast_shape(request: Any, batch: Any) -> tuple[int, ...]:
+    """The shape that a request's arrays and a batch have together; InvalidInputError where they have none."""
     shapes = {name: np.shape(getattr(request, name)) for name in ("prompt", "output", "cached")}
     shapes["batch"] = np.shape(batch)
     try:
@@ -78,7 +79,7 @@ class Request(Checked):
         is_array = any(type(value) is not int for value in (self.prompt, self.output, self.cached))
         object.__setattr__(self, "is_array", is_array)
         if is_array:
-            _broadcast_shape(self, 1)
+            broadcast_shape(self, 1)
         elif self.cached >= self.prompt:
             raise InvalidInputError(
                 f"Request: cached is {self.cached:,} but the prompt has {self.prompt:,} tokens; at least one prompt "
@@ -120,7 +121,7 @@ def counted(request: Request, batch: Any = 1) -> tuple[Any, Any, Any, Any]:
     values = (request.prompt, request.output, request.cached, batch)
     if not request.is_array and type(batch) is int:
         return values
-    _broadcast_shape(request, batch)
+    broadcast_shape(request, batch)
     bad = first_wrong(*values) > 0
     prompt, output, cached, batch = (np.where(bad, np.nan, value) for value in values)
     return prompt, output, cached, batch

@@ -8,7 +8,7 @@ is a floor for kernels run in turn. Source: Williams, Waterman, Patterson, CACM 
 """
 
 from collections.abc import Iterable
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -33,57 +33,24 @@ def roofline(flops: float, bytes: float, peak: float, bandwidth: float) -> float
 class Roof:
     """Works of one part, each under the roofline, added up. Floats, or arrays of one shape.
 
-    `flops`; `weights`, `cache_read`, `cache_write`, `state`: the bytes by what they carry; `seconds`.
+    `flops`; `weights`, `cache_read`, `cache_write`, `state`: the bytes by what they carry; `seconds`. `bounds`: which
+    of "compute" and "memory" binds, both where its works differ; of arrays it is not kept.
     """
 
-    CARRIED = ("weights", "cache_read", "cache_write", "state")
-    SUMS = ("flops", *CARRIED, "seconds")
-    __slots__ = ("bandwidth", "bounds", "part", "peak", "phase", *SUMS)
+    SUMS = ("flops", "weights", "cache_read", "cache_write", "state", "seconds")
+    __slots__ = ("bounds", "deployment", "part", "phase", *SUMS)
 
-    def __init__(self, phase: str, part: str, deployment: Deployment):
-        self.phase, self.part = phase, part
-        self.peak, self.bandwidth = deployment.peak, deployment.bandwidth
-        self.bounds: set[str] = set()
-        self.flops: Any = 0.0
-        self.weights: Any = 0.0
-        self.cache_read: Any = 0.0
-        self.cache_write: Any = 0.0
-        self.state: Any = 0.0
-        self.seconds: Any = 0.0
+    def __init__(self, phase: str, part: str, deployment: Deployment, sums: Any = (0.0,) * 6, bounds: Any = ()):
+        self.phase, self.part, self.deployment, self.bounds = phase, part, deployment, bounds
+        self.flops, self.weights, self.cache_read, self.cache_write, self.state, self.seconds = sums
 
-    def add(self, work: Work) -> None:
-        """Take in a work, `times` times under a roof of its own."""
-        _, flops, weights, read, write, state, times = work
-        compute, memory = flops / self.peak, (weights + read + write + state) / self.bandwidth
-        seconds = maximum(compute, memory)
-        if type(seconds) is float and type(times) is float:
-            self.flops += flops * times
-            self.weights += weights * times
-            self.cache_read += read * times
-            self.cache_write += write * times
-            self.state += state * times
-            self.seconds += seconds * times
-            if seconds and times:
-                self.bounds.add("compute" if compute > memory else "memory")
-            return
-        for name, value in zip(self.SUMS, (flops, weights, read, write, state, seconds), strict=True):
-            if type(value) is not float or value:  # zeros are left alone: an array of them would be as long as any
-                once = type(times) is float and times == 1
-                have = getattr(self, name)
-                more = value if once else value * times
-                setattr(self, name, more if type(have) is float and not have else have + more)
-
-    @classmethod
-    def total(cls, phase: str, part: str, roofs: Iterable["Roof"], deployment: Deployment, blank: Any = None) -> Self:
-        """Several added up; `blank`, an array of 1 and NaN, gives all their sums its shape and its NaN."""
-        found = cls(phase, part, deployment)
-        for roof in roofs:
-            found.bounds |= roof.bounds
-            for name in cls.SUMS:
-                setattr(found, name, getattr(found, name) + getattr(roof, name))
-        for name in cls.SUMS if blank is not None else ():
-            setattr(found, name, getattr(found, name) * blank)
-        return found
+    def add(self, sums: Iterable[Any], bounds: tuple[str, ...] = ()) -> None:
+        """Add sums of the same part. A zero adds nothing, and no array as long as the others."""
+        for name, value in zip(self.SUMS, sums, strict=True):
+            if type(value) is not float or value:
+                setattr(self, name, getattr(self, name) + value)
+        if bounds != self.bounds:
+            self.bounds = tuple(sorted({*self.bounds, *bounds}))
 
     @property
     def bytes(self) -> Any:
@@ -91,11 +58,11 @@ class Roof:
 
     @property
     def compute_seconds(self) -> Any:
-        return self.flops / self.peak
+        return self.flops / self.deployment.peak
 
     @property
     def memory_seconds(self) -> Any:
-        return self.bytes / self.bandwidth
+        return self.bytes / self.deployment.bandwidth
 
     @property
     def bound(self) -> str:
@@ -113,6 +80,23 @@ class Roof:
         return f"Roof({self.part!r}, flops={self.flops!r}, bytes={self.bytes!r}, seconds={self.seconds!r})"
 
 
+def under_roof(work: Work, peak: float, bandwidth: float) -> tuple[tuple[Any, ...], tuple[str, ...]]:
+    """The six sums of a work that runs `times` times, each under a roof of its own, and what binds it."""
+    _, flops, weights, read, write, state, times = work
+    compute, memory = flops / peak, (weights + read + write + state) / bandwidth
+    if type(compute) is float and type(memory) is float and type(times) is float:
+        busy = compute > memory
+        seconds = (compute if busy else memory) * times
+        bounds = (("compute",) if busy else ("memory",)) if seconds else ()
+        if times == 1:
+            return (flops, weights, read, write, state, seconds), bounds
+        return (flops * times, weights * times, read * times, write * times, state * times, seconds), bounds
+    sums = (flops, weights, read, write, state, maximum(compute, memory))
+    if type(times) is float and times == 1:
+        return sums, ()
+    return tuple(value * times if type(value) is not float or value else value for value in sums), ()
+
+
 class Phase:
     """Passes on a machine, one after another: one of them, the prefill or the decode of a request, or of many.
 
@@ -125,20 +109,24 @@ class Phase:
 
     def __init__(self, deployment: Deployment, runs: Iterable[Passes], name: str = "pass", blank: Any = None):
         roofs: dict[str, Roof] = {}
-        link, latency = deployment.accelerator.link, deployment.efficiency.all_reduce_latency
+        peak, bandwidth = deployment.peak, deployment.bandwidth
         communication: Any = 0.0
         number: Any = 0.0
         for sizes, works, tokens, times in runs:
             for work in works:
-                roof = roofs.get(work[0])
-                if roof is None:
-                    roof = roofs[work[0]] = Roof(name, work[0], deployment)
-                roof.add(work)
-            communication = communication + communication_seconds(link, latency, sizes, tokens, times)
+                sums, bounds = under_roof(work, peak, bandwidth)
+                part = work[0]
+                if part in roofs:
+                    roofs[part].add(sums, bounds)
+                else:
+                    roofs[part] = Roof(name, part, deployment, sums, bounds)
+            if sizes.all_reduces:
+                link, latency = deployment.accelerator.link, deployment.efficiency.all_reduce_latency
+                communication = communication + communication_seconds(link, latency, sizes, tokens, times)
             number = number + times
         self._deployment, self._blank, self.name, self.roofs = deployment, blank, name, roofs
-        self.communication = self._blanked(communication)
-        self.passes = self._blanked(number)
+        self.communication = communication if blank is None else communication * blank
+        self.passes = number if blank is None else number * blank
 
     def _blanked(self, value: Any) -> Any:
         return value if self._blank is None else value * self._blank
@@ -151,9 +139,14 @@ class Phase:
 
     def part(self, linear: bool) -> Roof:
         """The roofs of the linear layers added up, or those of attention and constant state."""
-        chosen = (roof for name, roof in self.roofs.items() if name.endswith(LINEAR) == linear)
-        name = LINEAR if linear else "attention"
-        return Roof.total(self.name, name, chosen, self._deployment, self._blank)
+        found = Roof(self.name, LINEAR if linear else "attention", self._deployment)
+        for name, roof in self.roofs.items():
+            if name.endswith(LINEAR) == linear:
+                found.add([getattr(roof, sum) for sum in Roof.SUMS], roof.bounds)
+        if self._blank is not None:
+            for sum in Roof.SUMS:
+                setattr(found, sum, getattr(found, sum) * self._blank)
+        return found
 
     @property
     def linear(self) -> Roof:

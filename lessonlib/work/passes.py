@@ -46,7 +46,7 @@ def linear_work(sizes: ModelSizes, tokens: Any, logits: Any, times: Any = 1.0) -
     streamed = sizes.dense_bytes
     for experts in sizes.experts:
         streamed = streamed - experts.bytes * expm1(tokens * experts.log_idle)
-    return Work(LINEAR, sizes.token_flops * tokens + sizes.logit_flops * logits, streamed, times=times)
+    return Work(LINEAR, sizes.token_flops * tokens + sizes.logit_flops * logits, streamed, 0.0, 0.0, 0.0, times)
 
 
 def pair_work(kind: LayerKind, cached: Any, pairs: Any) -> Any:
@@ -78,8 +78,9 @@ def attention_of_steps(kind: LayerKind, prompt: Any, steps: Any, batch: Any) -> 
         state = 2 * batch * steps * kind.state_bytes
         return Work(kind.part, batch * steps * kind.token_flops, 0.0, 0.0, 0.0, state)
     cache, mixer = batch * kind.cache_bytes, kind.mixer
-    flops = batch * kind.pair_flops * mixer.span_sum(prompt, steps)
-    return Work(kind.part, flops, 0.0, cache * mixer.read_sum(prompt, steps), cache * steps)
+    spans = mixer.span_sum(prompt, steps)
+    read = cache * mixer.read_sum(prompt, steps, spans)
+    return Work(kind.part, batch * kind.pair_flops * spans, 0.0, read, cache * steps)
 
 
 def equal_passes(sizes: ModelSizes, new: Any, cached: Any, batch: Any, logits: Any, count: Any = 1.0) -> Passes:

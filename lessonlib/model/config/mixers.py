@@ -1,16 +1,8 @@
 """Rules that read the mixer of one kind of layer. A row names one for each of its kinds."""
 
-from lessonlib.model.attention import (
-    GatedDeltaNet,
-    GroupedQueryAttention,
-    KimiDeltaAttention,
-    Mamba1,
-    Mamba2,
-    Mixer,
-    MultiHeadLatentAttention,
-    ShortConvolution,
-)
+from lessonlib.model.attention import GroupedQueryAttention, Mixer, MultiHeadLatentAttention
 from lessonlib.model.config.keys import Keys
+from lessonlib.model.state import GatedDeltaNet, KimiDeltaAttention, Mamba1, Mamba2, ShortConvolution
 
 
 def attention(keys: Keys, kind: str, kv_heads: int | None = None, extra_per_head: int | None = None) -> Mixer:
