@@ -11,27 +11,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
-import numpy as np
-
-from lessonlib.base.checks import (
-    REFUSED,
-    Checked,
-    Rule,
-    a,
-    checked,
-    count,
-    flag,
-    items,
-    numbers,
-    optional,
-    rate,
-    wrong,
-)
+from lessonlib.base.checks import REFUSED, Checked, Rule, a, count, flag, items, optional, wrong
 from lessonlib.base.errors import shown
-from lessonlib.model.attention import Mixer
 from lessonlib.model.block import Block
 from lessonlib.model.config.reader import read_config_as_model
-from lessonlib.model.feedforward import FeedForward
+from lessonlib.model.stack import Stack
 
 LAYERS, BLOCK = count(), a(Block)
 
@@ -45,7 +29,7 @@ def _layers(value: Any) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Model(Checked):
+class Model(Checked, Stack):
     """A decoder-only transformer or hybrid, `blocks` = ((count, Block), ...) in any order.
 
     `position_weights` is a table of learned positions (looked up, never streamed); `other_weights` the final norm and
@@ -105,10 +89,6 @@ class Model(Checked):
         )
 
     @property
-    def layers(self) -> int:
-        return sum(count for count, _ in self.blocks)
-
-    @property
     def head_weights(self) -> int:
         """Weights of the LM head's matrix: V w, whether or not they are shared with the embedding."""
         return self.vocabulary * self.width
@@ -126,19 +106,13 @@ class Model(Checked):
         return blocks + tables + self.other_weights
 
     @cached_property
-    def block_matmul_weights(self) -> int:
-        """P_block: the matrix weights of the blocks that one token meets."""
-        return sum(count * part.matmul_weights for count, block in self.blocks for part in block.parts)
-
-    @cached_property
     def active_parameters(self) -> int:
         """Parameters that one token uses: all but the routed experts that its router did not choose."""
-        idle = 0
-        for layers, block in self.blocks:
-            ffn = block.feedforward
-            if ffn is not None:
-                idle += layers * (ffn.experts - ffn.experts_per_token) * (ffn.expert_weights + ffn.expert_other_weights)
-        return self.parameters - idle
+        idle = (
+            layers * (ffn.experts - ffn.experts_per_token) * (ffn.expert_weights + ffn.expert_other_weights)
+            for layers, ffn in self.expert_kinds
+        )
+        return self.parameters - sum(idle)
 
     @cached_property
     def weights_by_part(self) -> dict[str, int]:
@@ -165,38 +139,3 @@ class Model(Checked):
             "head": self.head_weights,
             "embedding": self.embedding_weights + self.position_weights,
         }
-
-    @cached_property
-    def expert_kinds(self) -> tuple[tuple[int, FeedForward], ...]:
-        """((layers, feed-forward), ...) of the layers with routed experts, equal ones taken together."""
-        counts: dict[FeedForward, int] = {}
-        for layers, block in self.blocks:
-            if block.feedforward is not None and block.feedforward.experts:
-                counts[block.feedforward] = counts.get(block.feedforward, 0) + layers
-        return tuple((count, ffn) for ffn, count in counts.items())
-
-    @cached_property
-    def mixer_kinds(self) -> tuple[tuple[int, Mixer], ...]:
-        """((layers, mixer), ...): layers with the same mixer taken together, in the order of first appearance."""
-        counts: dict[Mixer, int] = {}
-        for layers, block in self.blocks:
-            if block.mixer is not None:
-                counts[block.mixer] = counts.get(block.mixer, 0) + layers
-        return tuple((count, mixer) for mixer, count in counts.items())
-
-    @checked(tokens=numbers(0), bytes_per_element=rate("bytes"))
-    def cache_bytes(self, tokens: Any, bytes_per_element: float = 2) -> Any:
-        """Bytes of KV cache that one sequence holds for `tokens` tokens (a number or an array of them).
-
-        What a layer holds is its mixer's law. Constant state is apart: `state_bytes`.
-        """
-        total = sum(count * mixer.cache_elements * mixer.held(tokens) for count, mixer in self.mixer_kinds)
-        total = np.asarray(total * bytes_per_element + 0 * tokens)
-        return float(total) if total.ndim == 0 else total
-
-    @checked(bytes_per_element=rate("bytes"))
-    def state_bytes(self, bytes_per_element: float = 2) -> float:
-        """Constant state of one sequence, bytes: fp32 for the state, `bytes_per_element` for its convolution."""
-        return float(
-            sum(count * (4 * m.state_elements + bytes_per_element * m.conv_elements) for count, m in self.mixer_kinds)
-        )
