@@ -112,7 +112,7 @@ def checked_classes() -> set[type]:
 
 
 FUNCTIONS = checked_functions()
-CLASSES = {kind.__name__: kind for kind in checked_classes()}
+CLASSES = {kind.__name__: kind for kind in sorted(checked_classes(), key=lambda kind: kind.__name__)}
 
 
 def good(rule: Rule) -> Any:
