@@ -90,18 +90,11 @@ def count(least: int = 1, most: int | None = None) -> Rule:
         whole = int(value) if is_number(value) else None
         return whole if whole is not None and whole == value and least <= whole <= largest else REFUSED
 
-    limits = f"of at least {least:,}" if most is None else f"from {least:,} to {most:,}"
-    good = (least, float(least), np.int64(least)) if most is None else (least, float(least), most)
-    bad = (
-        least - 1,
-        least - 2,
-        least + 0.5,
-        -math.inf,
-        math.inf,
-        *NOT_A_NUMBER,
-        *(() if most is None else (most + 1,)),
-    )
-    return Rule(f"a whole number {limits}", turn, good, bad)
+    good: tuple[Any, ...] = (least, float(least), np.int64(least))
+    bad = (least - 1, least - 2, least + 0.5, -math.inf, math.inf, *NOT_A_NUMBER)
+    if most is None:
+        return Rule(f"a whole number of at least {least:,}", turn, good, bad)
+    return Rule(f"a whole number from {least:,} to {most:,}", turn, (*good, most), (*bad, most + 1))
 
 
 def _real(least: float, most: float, expected: str) -> Rule:
@@ -240,14 +233,7 @@ def named(rule: Rule, example: str) -> Rule:
         each = value.items() if isinstance(value, Mapping) else ()
         return next((rule.fault(f"{name}[{key!r}]", item) for key, item in each if rule.turn(item) is REFUSED), None)
 
-    bad: tuple[Any, ...] = (
-        None,
-        12,
-        "a word",
-        [],
-        {},
-        *({"a": good, "b": miss} for good in rule.good[:1] for miss in rule.bad),
-    )
+    bad: tuple[Any, ...] = (None, 12, "a word", [], {}, *({"a": miss} for miss in rule.bad))
     expected = f"a dict such as {example}, each {rule.expected}"
     return Rule(expected, turn, tuple({"a": good} for good in rule.good), bad, part=part)
 
