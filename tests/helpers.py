@@ -6,8 +6,10 @@ without the config reader. Their parameter counts are held to the published ones
 
 from functools import cache
 
+import pytest
 from hypothesis import strategies as st
 
+from lessonlib.base.errors import InvalidInputError, LessonError
 from lessonlib.facts.catalogue import load_accelerator
 from lessonlib.model.attention import GroupedQueryAttention, MultiHeadLatentAttention
 from lessonlib.model.block import Block
@@ -17,6 +19,21 @@ from lessonlib.model.precision import Precision
 from lessonlib.model.state import GatedDeltaNet, KimiDeltaAttention, Mamba1, Mamba2, ShortConvolution
 from lessonlib.time.accelerator import Accelerator
 from lessonlib.time.deployment import Deployment, Efficiency
+
+
+def refuses(call, *named, kind=InvalidInputError) -> str:
+    """Hold that `call` is refused by an error of this class that names all of `named`; its words are free.
+
+    Every refusal is a ValueError, so that one `except` catches all, and one sentence or two. Returns the message.
+    """
+    with pytest.raises(kind) as caught:
+        call()
+    message = str(caught.value)
+    assert isinstance(caught.value, LessonError) and isinstance(caught.value, ValueError)
+    assert len(message) < 1000 and message.endswith(".")
+    for name in named:
+        assert name in message, message
+    return message
 
 
 @cache

@@ -90,10 +90,11 @@ def count(least: int = 1, most: int | None = None) -> Rule:
         whole = int(value) if is_number(value) else None
         return whole if whole is not None and whole == value and least <= whole <= largest else REFUSED
 
-    limits = f"of at least {least:,}" if most is None else f"from {least:,} to {most:,}"
-    good = (least, float(least), np.int64(least)) if most is None else (least, float(least), most)
-    bad = (least - 1, least + 0.5, -math.inf, math.inf, *NOT_A_NUMBER, *(() if most is None else (most + 1,)))
-    return Rule(f"a whole number {limits}", turn, good, bad)
+    good: tuple[Any, ...] = (least, float(least), np.int64(least))
+    bad = (least - 1, least - 2, least + 0.5, -math.inf, math.inf, *NOT_A_NUMBER)
+    if most is None:
+        return Rule(f"a whole number of at least {least:,}", turn, good, bad)
+    return Rule(f"a whole number from {least:,} to {most:,}", turn, (*good, most), (*bad, most + 1))
 
 
 def _real(least: float, most: float, expected: str) -> Rule:
@@ -104,7 +105,7 @@ def _real(least: float, most: float, expected: str) -> Rule:
         return number if least <= number <= most else REFUSED
 
     good = (most, max(least, min(1.0, most)), *(() if most < 1 else (1, np.float32(1))))
-    bad = (math.nextafter(least, -math.inf), -math.inf, *NOT_A_NUMBER)
+    bad = (math.nextafter(least, -math.inf), least - 1, -math.inf, *NOT_A_NUMBER)
     return Rule(expected, turn, good, bad if most == math.inf else (*bad, math.nextafter(most, math.inf)))
 
 
@@ -143,7 +144,7 @@ def choice(words: Iterable[str], error: type[LessonError] = InvalidInputError) -
         f"one of {', '.join(known)}",
         lambda value: value if isinstance(value, str) and value in known else REFUSED,
         good=known,
-        bad=(None, 1, "", known[0] + " ", [known[0]], []),
+        bad=(None, 1, True, "", "a word", known[0] + " ", known[0].encode(), [known[0]], []),
         error=error,
     )
 
@@ -232,7 +233,7 @@ def named(rule: Rule, example: str) -> Rule:
         each = value.items() if isinstance(value, Mapping) else ()
         return next((rule.fault(f"{name}[{key!r}]", item) for key, item in each if rule.turn(item) is REFUSED), None)
 
-    bad: tuple[Any, ...] = (None, 12, [], {}, *({"a": good, "b": miss} for good in rule.good[:1] for miss in rule.bad))
+    bad: tuple[Any, ...] = (None, 12, "a word", [], {}, *({"a": miss} for miss in rule.bad))
     expected = f"a dict such as {example}, each {rule.expected}"
     return Rule(expected, turn, tuple({"a": good} for good in rule.good), bad, part=part)
 
