@@ -20,7 +20,7 @@ TORCH_NEEDS = tests/with_torch/requirements.txt
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL = help
-.PHONY: help lab test test-torch test-browser env check nbval notebooks bench bench-browser clean
+.PHONY: help lab test test-torch test-browser oracle env check nbval notebooks bench bench-browser clean
 
 help: ## list the targets
 	@echo "make lab   opens the notebooks;   make test   runs every test.   All targets:"
@@ -35,16 +35,19 @@ test: check ## set up, and run all: the checks, the tests, every notebook agains
 	$(RUN) -m pytest
 	@$(MAKE) --no-print-directory nbval
 
-test-torch: .venv-torch/made ## run the tests of the GPU timing on PyTorch's CPU, in .venv-torch (Python 3.11, 1 GB)
+test-torch: .venv-torch/made ## run the tests that need PyTorch, on its CPU, in .venv-torch (Python 3.11, 1 GB)
 	$(TORCH_RUN) -m pytest --confcutdir=tests/with_torch tests/with_torch
 
+oracle: .venv-torch/made ## make the rows of tests/data again and compare (ARGS="--class LlamaForCausalLM" for a new one)
+	$(TORCH_RUN) tools/config_oracle.py $(ARGS)
+
 .venv-torch/made: $(TORCH_NEEDS)
-	@"$(TORCH_PYTHON)" -c "import ensurepip, venv" 2>/dev/null || { echo "make test-torch: $(TORCH_PYTHON) with its venv" \
+	@"$(TORCH_PYTHON)" -c "import ensurepip, venv" 2>/dev/null || { echo "make $(MAKECMDGOALS): $(TORCH_PYTHON) with its venv" \
 	  "module is not there: install Python 3.11, or name another that PyTorch has a build for (TORCH_PYTHON=python3.12)." >&2; \
 	  exit 1; }
 	@echo "Making .venv-torch with $(TORCH_PYTHON)"
 	@rm -rf .venv-torch && "$(TORCH_PYTHON)" -m venv .venv-torch
-	@$(TORCH_RUN) -m pip install --quiet --disable-pip-version-check -r $(TORCH_NEEDS) || { echo "make test-torch: PyTorch" \
+	@$(TORCH_RUN) -m pip install --quiet --disable-pip-version-check -r $(TORCH_NEEDS) || { echo "make $(MAKECMDGOALS): PyTorch" \
 	  "could not be installed: pip's message above says why. Nothing else needs it: make test runs without." >&2; exit 1; }
 	@touch $@
 
