@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from helpers import server
 
-from lessonlib.face.figures.figures import MODEL_CURVES, cache_growth, png_bytes, step_by_depth, step_over_answer
+from lessonlib.face.figures.cache import MODEL_CURVES, cache_growth, step_by_depth, step_over_answer
+from lessonlib.face.figures.style import png_bytes
 from lessonlib.policy.cache import step_parts
 from lessonlib.request.request import Request
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lessonlib.face.figures.figures import MEMORY_CLASSES, fraction_by_step, measured_against_floor
+from lessonlib.face.figures.measured import MEMORY_CLASSES, fraction_by_step, measured_against_floor
 from lessonlib.measured.efficiency import decode_fits, decode_search
 from lessonlib.measured.published import points
 

@@ -5,7 +5,7 @@ import itertools
 from test_lever_figures import laid_out
 
 from lessonlib.face.exercises.book.common import CHAT, REASONING, server
-from lessonlib.face.figures.figures import output_token_prices
+from lessonlib.face.figures.batches import output_token_prices
 from lessonlib.policy.batching import memory_batch, output_token_in_prompt_tokens
 
 

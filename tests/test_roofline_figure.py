@@ -7,7 +7,7 @@ import pytest
 
 from lessonlib import pass_cost
 from lessonlib.face.exercises.book.common import server
-from lessonlib.face.figures.figures import roofline_figure
+from lessonlib.face.figures.requests import roofline_figure
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import pytest
 import notebooks
 from lessonlib.base.text import markdown_table
 from lessonlib.face.exercises.book.common import CHAT, REASONING, cost_of
-from lessonlib.face.figures.figures import request_bars
+from lessonlib.face.figures.requests import request_bars
 from lessonlib.request.request import Request
 
 

@@ -6,7 +6,8 @@
 from pathlib import Path
 
 from lessonlib import Deployment, Precision, load_accelerator, load_model, load_workload, workload_names
-from lessonlib.face.figures.figures import plane, png_bytes
+from lessonlib.face.figures.plane import plane
+from lessonlib.face.figures.style import png_bytes
 
 PICTURE = Path(__file__).parent.parent / "docs" / "plane.png"
 

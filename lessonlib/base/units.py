@@ -66,3 +66,11 @@ def format_percent(fraction: float, digits: int = 3) -> str:
     """A fraction as a percentage with `digits` significant digits."""
     value, digits = 100 * _number(fraction), require_count("format", "digits", digits, 1, 17)
     return "undefined" if math.isnan(value) else f"{_significant(value, digits)} %"
+
+
+def tokens_label(value: float) -> str:
+    """1, 128, 1k, 12.8k, 1M: a token count as an axis says it."""
+    for factor, suffix in ((1e6, "M"), (1e3, "k")):
+        if value >= factor:
+            return f"{value / factor:.4g}{suffix}"
+    return f"{value:.4g}"

@@ -106,7 +106,7 @@ def as_html(title: str, blocks: Sequence[Block], level: int) -> str:
             style = ' style="width:100%;table-layout:auto;margin:0 0 .6em;break-inside:avoid"'
             parts.append(f"<table{style}><thead>{rows[0]}</thead><tbody>{''.join(rows[1:])}</tbody></table>")
         else:
-            from lessonlib.face.figures.figures import figure_html
+            from lessonlib.face.figures.style import figure_html
 
             parts += [figure_html(picture.png, picture.alt, picture.caption) for picture in lines]
             parts.append('<div style="columns:2 21rem;column-gap:2rem">')

@@ -226,7 +226,7 @@ def _verdict(
 
 
 def _pictures(deployment: Deployment, request: Request, alone: TrafficCost, full: TrafficCost) -> list[Block]:
-    from lessonlib.face.figures.figures import png_bytes
+    from lessonlib.face.figures.style import png_bytes
     from lessonlib.face.figures.traffic_panels import traffic_panels
 
     new, output = np.asarray(request.prompt) - request.cached, np.asarray(request.output)

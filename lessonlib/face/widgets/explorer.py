@@ -16,19 +16,8 @@ import ipywidgets
 
 from lessonlib.base.errors import LessonError, require_choice, require_count
 from lessonlib.base.text import html_table
-from lessonlib.base.units import format_bytes, format_percent, format_seconds
-from lessonlib.face.figures.figures import (
-    BOUNDARY,
-    CACHE,
-    CACHE_INK,
-    GRID,
-    INK,
-    MEASURED,
-    PREFILL,
-    QUIET,
-    WEIGHTS,
-    tokens_label,
-)
+from lessonlib.base.units import format_bytes, format_percent, format_seconds, tokens_label
+from lessonlib.face.palette import BOUNDARY, CACHE, CACHE_INK, GRID, INK, MEASURED, PREFILL, QUIET, WEIGHTS
 from lessonlib.facts.catalogue import (
     load_accelerator,
     load_model,

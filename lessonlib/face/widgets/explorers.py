@@ -14,7 +14,7 @@ import numpy as np
 
 from lessonlib.base.errors import InvalidInputError
 from lessonlib.base.units import format_bytes, format_percent, format_seconds
-from lessonlib.face.figures.figures import BOUNDARY, CACHE, CACHE_INK, GRID, INK, INKS, PREFILL, QUIET, WEIGHTS
+from lessonlib.face.palette import BOUNDARY, CACHE, CACHE_INK, GRID, INK, INKS, PREFILL, QUIET, WEIGHTS
 from lessonlib.face.widgets.explorer import Explorer, accelerator_options, deployed, framed, steps, table
 from lessonlib.facts.catalogue import model_names
 from lessonlib.policy.batching import output_token_in_prompt_tokens, price_of_request, steady_state

@@ -1,0 +1,209 @@
+"""Figures by batch: throughput, prices, occupancy, levers; and what a faster prefill saves."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from lessonlib.base.units import format_percent
+from lessonlib.face.figures.labels import along, label
+from lessonlib.face.figures.style import house_style, log_token_axis, new_figure, new_panels, plain_numbers
+from lessonlib.face.palette import (
+    BOUNDARY,
+    CACHE,
+    INK,
+    INKS,
+    OTHER,
+    PREFILL,
+    PREFILL_INK,
+    QUIET,
+    WEIGHTS,
+)
+from lessonlib.policy.levers import Lever, limit_batch
+from lessonlib.policy.sensitivity import break_even_by_rho, break_even_output, faster_prefill
+from lessonlib.request.cost import RequestCost
+from lessonlib.request.request import Request
+from lessonlib.time.deployment import Deployment
+
+TWO_REQUESTS = (INK, OTHER)  # their curves: requests, not phases or parts
+
+
+@house_style()
+def throughput_by_batch(series: Mapping[str, tuple[Sequence[float], Sequence[float], float]], title: str) -> Figure:
+    """Output tokens a second by batch, log-log: a curve for each request, its memory wall, its roof batch.
+
+    `series`: label to (batches, tokens a second, roof batch). The last batch is the wall. Where the roof batch lies
+    beyond the wall it is drawn hollow, at the height that the wall allows.
+    """
+    figure, axes = new_figure(title, height=5.0)
+    axes.set(xscale="log", yscale="log", xlim=(1, 700))
+    axes.set_ylim(min(s[1][0] for s in series.values()) / 1.5, max(s[1][-1] for s in series.values()) * 2.2)
+    for (batches, rates, roof), colour in zip(series.values(), TWO_REQUESTS, strict=False):
+        axes.plot(batches, rates, color=colour)
+        axes.plot([batches[-1]] * 2, [rates[0] / 2, rates[-1]], color=colour, linestyle="--", linewidth=1.6)
+        axes.plot(batches[-1], rates[-1], "s", color=colour, markersize=8)
+        reached = roof <= batches[-1]
+        height = float(np.interp(min(roof, batches[-1]), batches, rates))
+        axes.plot(roof, height, "o", color=colour, markerfacecolor=colour if reached else "white", markersize=9)
+        if not reached:
+            axes.plot([batches[-1], roof], [height] * 2, ":", color=QUIET, linewidth=1, zorder=1.5)
+    for axis in (axes.xaxis, axes.yaxis):
+        plain_numbers(axis)
+    axes.grid(axis="y")
+    axes.set_xlabel("batch size (log scale)")
+    axes.set_ylabel("output tokens a second (log scale)")
+    for (name, (batches, rates, roof)), colour in zip(series.items(), TWO_REQUESTS, strict=False):
+        words = f"{name}: memory full at {batches[-1]:,.0f}\n{rates[-1]:,.0f} tokens/s\nroof batch {roof:,.0f}"
+        label(axes, (batches[-1], rates[-1]), words, color=INKS.get(colour, colour), fontweight="bold")
+    return figure
+
+
+@house_style()
+def output_token_prices(series: Mapping[str, tuple[Sequence[int], Sequence[float]]], title: str) -> Figure:
+    """Price of an output token, in prompt tokens, by batch, log-log; each curve ends at its memory limit.
+
+    `series`: label to (batches, prices), two of them. The first point stands for both: alone they nearly agree.
+    """
+    figure, axes = new_figure(title, height=5.0)
+    axes.set(xscale="log", yscale="log", xlim=(0.9, 900), ylim=(0.75, 600))
+    axes.axhline(1, color=BOUNDARY, linestyle="--", linewidth=1.6, clip_on=False)
+    label(axes, (0.9, 1), "as dear as a prompt token", "above right")
+    for (batches, prices), colour in zip(series.values(), TWO_REQUESTS, strict=True):
+        axes.plot(batches, prices, color=colour)
+        axes.plot(batches[-1], prices[-1], "s", color=colour, markersize=8)
+    alone = [prices[0] for _, prices in series.values()]
+    axes.plot(1, alone[0], "o", color=INK, markersize=6, zorder=5)
+    label(axes, (1, alone[0]), f"alone: {min(alone):.0f} to {max(alone):.0f}", "above right", gap=4)
+    for axis in (axes.xaxis, axes.yaxis):
+        plain_numbers(axis)
+    axes.grid(axis="y")
+    axes.set_xlabel("batch size (log scale)")
+    axes.set_ylabel("prompt tokens for one output token (log scale)")
+    for (name, (batches, prices)), colour in zip(series.items(), TWO_REQUESTS, strict=True):
+        words = f"{name}: memory is full at {batches[-1]:,}\n{prices[-1]:.2g} prompt tokens"
+        label(axes, (batches[-1], prices[-1]), words, gap=9, color=INKS.get(colour, colour), fontweight="bold")
+    return figure
+
+
+@house_style()
+def occupancy_over_time(panels: Mapping[str, tuple[Any, Any, float]], title: str) -> Figure:
+    """Bytes of cache that a server holds over a run, a panel for each traffic; dashed: what memory there is.
+
+    `panels`: label to (seconds, bytes, bytes available). Linear scales.
+    """
+    figure, axes = new_panels(title, list(panels), height=3.6, columns=len(panels))
+    for panel, (time, held, available) in zip(axes, panels.values(), strict=True):
+        memory = available / 1e9
+        panel.fill_between(time, 0, np.asarray(held) / 1e9, step="post", color=CACHE, alpha=0.75, linewidth=0)
+        panel.axhline(memory, color=BOUNDARY, linestyle="--", linewidth=1.5)
+        panel.set(xlim=(time[0], time[-1]), ylim=(0, 1.22 * memory))
+        plain_numbers(panel.xaxis)
+        panel.set_xlabel("seconds")
+        label(panel, (time[-1], memory), f"memory: {memory:.0f} GB", "above left", gap=3)
+    axes[0].set_ylabel("GB of KV cache held")
+    return figure
+
+
+@house_style()
+def prefill_savings(alone: Mapping[str, RequestCost], full: Mapping[str, RequestCost], title: str) -> Figure:
+    """Amdahl: the share of time that a prefill k times faster saves, for k from 1 to infinity, which stands at the end.
+
+    `alone` and `full`: label to cost, at batch 1 and at a full server's batch. Three panels: alone, where both clocks
+    are the same, and full on each clock. A label says the saving at infinity, the most there is; dashed is 5 %.
+    """
+    panels = {
+        "alone: both clocks": {label: (cost.ttft, cost.decode.seconds) for label, cost in alone.items()},
+        "own limit: GPU clock": {label: (cost.prefill.seconds, cost.decode.seconds) for label, cost in full.items()},
+        "own limit: request clock": {label: (cost.ttft, cost.decode.seconds) for label, cost in full.items()},
+    }
+    figure, axes = new_panels(title, list(panels), height=4.8, columns=len(panels))
+    removed = np.append(np.geomspace(1e-4, 0.05, 60), np.linspace(0.05, 1, 120)[1:])  # 1 - 1 / k
+    with np.errstate(divide="ignore"):
+        factors = 1 / (1 - removed)
+    ends = []
+    for panel, seconds in zip(axes, panels.values(), strict=True):
+        panel.set(yscale="log", xlim=(0, 1), ylim=(1e-3, 130))
+        panel.axhline(5, color=BOUNDARY, linestyle="--", linewidth=1.2, zorder=1)
+        panel.set_xticks([1 - 1 / k for k in (1, 2, 4, 10, np.inf)], ["1", "2", "4", "10", "∞"], color=INK)
+        savings = {name: 100 * (1 - 1 / faster_prefill(*both, factors)) for name, both in seconds.items()}
+        for saving in savings.values():
+            panel.plot(removed, saving, color=PREFILL)
+        ends.append((panel, {name: saving[-1] for name, saving in savings.items()}))
+    plain_numbers(axes[0].yaxis, "{:g} %")
+    axes[0].set_ylabel("time saved (log scale); dashed: 5 %")
+    figure.supxlabel("prefill k times faster (on a scale of 1 - 1/k, which has infinity on it)", fontsize=11, color=INK)
+    style: dict[str, Any] = {"gap": 2, "color": PREFILL_INK}
+    for panel, most in ends:
+        for name in sorted(most, key=most.__getitem__, reverse=True):
+            words = f"{name} {format_percent(most[name] / 100, 2)}"
+            label(panel, (1, most[name]), words, "above left", "below left", **style)
+    return figure
+
+
+@house_style()
+def break_even_lines(deployment: Deployment, batches: Sequence[int] = (1, 32), share: float = 0.05) -> Figure:
+    """The output from which on prefill takes less than `share` of the GPU clock, by prompt, log-log, for each batch.
+
+    Solid: exact, by `break_even_output`. Dashed: rho's estimate. Neither asks whether the batch fits in memory.
+    """
+    title = f"Above its line, a request spends under {format_percent(share, 1)} of GPU time on prefill"
+    figure, axes = new_figure(title, height=4.6)
+    least, most, high = 4, deployment.model.max_positions or 131_072, 60_000
+    axes.set(xscale="log", yscale="log", xlim=(least, most), ylim=(8, high))
+    log_token_axis(axes.xaxis, "prompt tokens, nothing cached")
+    log_token_axis(axes.yaxis, "output tokens")
+    prompts = np.unique(np.geomspace(least, most, 160).round())
+    for batch in batches:
+        exact = break_even_output(deployment, prompts, batch, share)
+        estimate = break_even_by_rho(deployment, prompts, batch, share)
+        axes.plot(prompts, estimate, "--", color=BOUNDARY, linewidth=1.3)
+        axes.plot(prompts, exact, color=PREFILL)
+        label(axes, (most, exact[-1]), f"batch {batch:,}", "right", color=PREFILL_INK)
+        along(axes, prompts, estimate, f"rho, batch {batch:,}", 0.85, "below" if batch == batches[0] else "above")
+    shortest = break_even_output(deployment, least, min(batches), share)
+    label(axes, (6 * least, shortest), f"{shortest} output tokens", "above right", gap=3, color=PREFILL_INK)
+    return figure
+
+
+@house_style()
+def lever_curves(
+    deployment: Deployment,
+    requests: Mapping[str, Request],
+    levers: Mapping[str, Lever],
+    title: str,
+    colours: Sequence[str] = (WEIGHTS, CACHE, PREFILL),
+) -> Figure:
+    """How many times faster each lever makes each of four requests, by batch, up to the memory limit (log scale).
+
+    `requests`: label to request, four of them; `levers`: label to lever, in the order of `colours`. GPU clock, the
+    batch held. A dot marks the batch from which on the lever that is best at the limit is the best.
+    """
+    figure, axes = new_panels(title, list(requests), height=5.8, rows=2, columns=2)
+    for panel, request in zip(axes, requests.values(), strict=True):
+        limit = limit_batch(deployment, request)
+        batches = range(1, limit + 1)
+        panel.set(xscale="log", xlim=(1, limit), ylim=(0.9, 3.3))
+        ticks = [batch for batch in (1, 2, 4, 10, 32, 100) if batch < 0.7 * limit] + [limit]
+        panel.set_xticks(ticks, [str(tick) for tick in ticks], color=INK)
+        panel.set_xticks([], minor=True)
+        panel.grid(axis="y")
+        curves = {
+            name: np.array([lever.speedup(deployment, request, batch) for batch in batches])
+            for name, lever in levers.items()
+        }
+        lowest = 0.0
+        for name, curve in sorted(curves.items(), key=lambda item: item[1][-1]):
+            colour = colours[list(levers).index(name)]
+            panel.plot(batches, curve, color=colour, clip_on=False)
+            lowest = max(curve[-1], lowest + 0.19)  # a line of letters apart from the label beneath
+            label(panel, (limit, lowest), f"{name} {curve[-1]:.2f}", "right", color=INKS.get(colour, colour))
+        best = max(curves.values(), key=lambda curve: curve[-1])
+        turn = int(np.argmax(best >= np.max(list(curves.values()), axis=0)))
+        panel.vlines(turn + 1, best[turn], 2.9, color=QUIET, linewidth=1)
+        panel.plot(turn + 1, best[turn], "o", color=INK, markersize=6, zorder=5, clip_on=False)
+        label(panel, (turn + 1, 2.9), f"from batch {turn + 1}", "above", gap=2)
+    for panel in axes[::2]:
+        panel.set_ylabel("times faster")
+    figure.supxlabel("batch, up to the memory limit (log scale)", fontsize=11, color=INK)
+    return figure

@@ -1,0 +1,103 @@
+"""The plane of prompt and output tokens, log-log: which requests are decode-heavy, and which batching cannot help."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from lessonlib.base.units import format_percent
+from lessonlib.face.figures.labels import along, label
+from lessonlib.face.figures.style import house_style, log_token_axis, new_figure
+from lessonlib.face.palette import BOUNDARY, CACHE, CACHE_INK, MEASURED, PREFILL, PREFILL_INK, QUIET
+from lessonlib.policy.estimates import omega, rho
+from lessonlib.request.cost import request_cost
+from lessonlib.request.request import Request
+from lessonlib.time.deployment import Deployment
+
+if TYPE_CHECKING:
+    from lessonlib.facts.catalogue import Workload
+
+PLANE = ((5.0, 300_000.0), (5.0, 40_000.0))  # its ends in tokens
+EXACT: dict[str, Any] = {"color": PREFILL_INK}
+
+
+@house_style()
+def plane(
+    deployment: Deployment,
+    workloads: Sequence["Workload"],
+    batches: Sequence[int] = (1, 32, 256),
+    prefill_share: float = 0.05,
+) -> Figure:
+    """The plane with a line for each batch, above which prefill takes less than `prefill_share` of the GPU clock.
+
+    Dashed: rho = share / (1 - share), an estimate; solid: where the share is exactly `prefill_share`, by `request_cost`
+    with nothing cached, as far as the batch fits. Shaded: omega above 1, unless no cache grows. A workload stands at
+    the tokens that are prefilled, the hollow dot at its whole prompt.
+    """
+    odds = prefill_share / (1 - prefill_share)
+    title = "Nothing cached: above its batch's line, prefill takes under {} of GPU time"
+    figure, axes = new_figure(title.format(format_percent(prefill_share, 1)), height=5.9)
+    (left, right), (low, high) = PLANE
+    axes.set(xscale="log", yscale="log", xlim=(left, right), ylim=(low, high))
+    log_token_axis(axes.xaxis, "prompt tokens to prefill")
+    log_token_axis(axes.yaxis, "output tokens")
+    if deployment.cache_bytes_per_token:
+        edge = omega_edge(axes, deployment)
+        label(axes, (left, edge), f"omega = 1 at {edge:,.0f}", "below right", color=CACHE_INK)
+        words = "memory is full before\nthe batch reaches\nthe ridge"
+        label(axes, (left, edge), words, "above right", color=CACHE_INK)
+    prompts, outputs = (np.unique(np.geomspace(*ends, 220).round()) for ends in PLANE)
+    for batch in batches:
+        name = f"batch {batch:,}: rho = {odds:.4f}" if batch == batches[0] else f"batch {batch:,}"
+        rho_line(axes, deployment, batch, odds, name, 0.85, side="below", gap=4)
+        exact = request_cost(deployment, Request(prompts, outputs[:, None]), batch)
+        line = axes.contour(prompts, outputs, 1 - exact.decode_share, [prefill_share], colors=[PREFILL], linewidths=2)
+        if batch == batches[len(batches) // 2] and len(line.get_paths()[0].vertices):
+            end = max(line.get_paths()[0].vertices, key=sum)
+            label(axes, end, "exact,\nuntil memory\nis full", "right", **EXACT)
+    label(axes, (17, 1 + 1 / odds), "a short prompt costs\none decode step", "below right", **EXACT)
+    for workload in workloads:
+        _workload_dot(axes, workload)
+    for workload in workloads:  # once all dots are there
+        prefill = 1 - request_cost(deployment, workload.request).decode_share
+        words = f"{workload.label}\n{workload.prompt:,} → {workload.output:,}".replace(", ", ",\n")
+        if workload.cached:  # the new ones attend to the cached ones, as no line shows
+            words += f"\n(prefill {format_percent(prefill, 2)}: it attends\nto the cached tokens)"
+        label(axes, _place(workload), words, gap=9, fontweight="bold")
+    return figure
+
+
+def omega_edge(axes: Axes, deployment: Deployment) -> float:
+    """Shade what lies above omega = 1 of the plane, draw its edge dashed, and return it in output tokens."""
+    (low, high), edge = axes.get_ylim(), 1 / omega(deployment, 1)
+    if edge < high:
+        axes.axhspan(max(edge, low), high, color=CACHE, alpha=0.09, linewidth=0)
+    if low < edge < high:
+        axes.axhline(edge, color=CACHE, linestyle="--", linewidth=1.6)
+    return edge
+
+
+def rho_line(
+    axes: Axes, deployment: Deployment, batch: int, odds: float, name: str, share: float, **style: Any
+) -> None:
+    """The dashed line of a batch where rho, prefill over decode, is `odds`, and its name at a `share` of it."""
+    prompts = np.geomspace(*axes.get_xlim(), 50)
+    outputs = rho(deployment, Request(1, 1), batch) / odds * prompts
+    axes.plot(prompts, outputs, "--", color=BOUNDARY, linewidth=1.3)
+    along(axes, prompts, outputs, name, share, **style)
+
+
+def _place(workload: "Workload") -> tuple[int, int]:
+    return workload.prompt - workload.cached, workload.output
+
+
+def _workload_dot(axes: Axes, workload: "Workload") -> None:
+    """A workload at the tokens that are prefilled; from the hollow dot at its whole prompt, what a cache saves."""
+    axes.plot(*_place(workload), "o", color=MEASURED, markersize=9, zorder=5)
+    if workload.cached:
+        whole = (workload.prompt, workload.output)
+        axes.annotate("", _place(workload), whole, arrowprops={"arrowstyle": "-|>", "color": QUIET, "shrinkB": 7})
+        axes.plot(*whole, "o", markeredgecolor=MEASURED, markerfacecolor="white", markersize=8, zorder=5)
+        label(axes, whole, f"{format_percent(workload.cached / workload.prompt)} cached", "above left", color=QUIET)
