@@ -9,20 +9,3 @@ from lessonlib.base.errors import (
 )
 from lessonlib.base.text import html_table, markdown_table, one_line, plain_markdown
 from lessonlib.base.units import format_bytes, format_flops, format_percent, format_quantity, format_seconds
-
-__all__ = [
-    "DoesNotFitError",
-    "InvalidInputError",
-    "LessonError",
-    "UnknownNameError",
-    "UnsupportedModelError",
-    "format_bytes",
-    "format_flops",
-    "format_percent",
-    "format_quantity",
-    "format_seconds",
-    "html_table",
-    "markdown_table",
-    "one_line",
-    "plain_markdown",
-]

@@ -20,25 +20,3 @@ from lessonlib.facts.catalogue import (
     workload_names,
 )
 from lessonlib.facts.own_traffic import OwnTraffic, read_traffic
-
-__all__ = [
-    "DATA",
-    "Measurement",
-    "OwnTraffic",
-    "Workload",
-    "accelerator_names",
-    "load_accelerator",
-    "load_lengths",
-    "load_measurements",
-    "load_model",
-    "load_references",
-    "load_table",
-    "load_workload",
-    "model_config",
-    "model_names",
-    "model_record",
-    "read_config",
-    "read_traffic",
-    "source_of",
-    "workload_names",
-]

@@ -20,35 +20,3 @@ from lessonlib.measured.timing.predictions import predictions, this_machine, tim
 from lessonlib.measured.timing.record import read_records
 from lessonlib.measured.timing.server import time_server
 from lessonlib.measured.timing.server_client import Limits
-
-__all__ = [
-    "BUSY",
-    "SUSPECTS",
-    "GpuUnavailableError",
-    "Limits",
-    "NumpyDecoder",
-    "Search",
-    "TypicalEfficiency",
-    "below_the_floor",
-    "busy_warning",
-    "by_memory",
-    "by_source",
-    "decode_search",
-    "deployment_of",
-    "engine_of",
-    "point_of",
-    "points",
-    "predicted_seconds",
-    "predictions",
-    "published_row",
-    "read_records",
-    "recorded_cpu",
-    "relative_errors",
-    "this_machine",
-    "time_cpu",
-    "time_gpu",
-    "time_server",
-    "timing_report",
-    "toy_model",
-    "typical_efficiency",
-]

@@ -7,22 +7,3 @@ from lessonlib.model.model import Model
 from lessonlib.model.part import Part
 from lessonlib.model.precision import Precision
 from lessonlib.model.state import ConstantState, GatedDeltaNet, KimiDeltaAttention, Mamba1, Mamba2, ShortConvolution
-
-__all__ = [
-    "Block",
-    "ConstantState",
-    "DenseFeedForward",
-    "FeedForward",
-    "GatedDeltaNet",
-    "GroupedQueryAttention",
-    "KimiDeltaAttention",
-    "Mamba1",
-    "Mamba2",
-    "Mixer",
-    "MixtureOfExperts",
-    "Model",
-    "MultiHeadLatentAttention",
-    "Part",
-    "Precision",
-    "ShortConvolution",
-]

@@ -3,10 +3,3 @@
 from lessonlib.request.cost import RequestCost, request_cost
 from lessonlib.request.lengths import LengthQuantiles
 from lessonlib.request.request import Request
-
-__all__ = [
-    "LengthQuantiles",
-    "Request",
-    "RequestCost",
-    "request_cost",
-]

@@ -3,14 +3,3 @@
 from lessonlib.time.accelerator import Accelerator
 from lessonlib.time.deployment import Deployment, Efficiency, Speculation
 from lessonlib.time.roofline import Phase, Roof, pass_cost, roofline
-
-__all__ = [
-    "Accelerator",
-    "Deployment",
-    "Efficiency",
-    "Phase",
-    "Roof",
-    "Speculation",
-    "pass_cost",
-    "roofline",
-]

@@ -2,12 +2,3 @@
 
 from lessonlib.work.passes import Passes, Work
 from lessonlib.work.sizes import LayerKind, ModelSizes, RoutedExperts, sizes_of
-
-__all__ = [
-    "LayerKind",
-    "ModelSizes",
-    "Passes",
-    "RoutedExperts",
-    "Work",
-    "sizes_of",
-]

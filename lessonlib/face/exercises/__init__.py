@@ -1,10 +1,3 @@
 """Exercises: questions whose answers the library computes, and what is said to a guess."""
 
 from lessonlib.face.exercises.asking import ask, check, hint, solution
-
-__all__ = [
-    "ask",
-    "check",
-    "hint",
-    "solution",
-]

@@ -14,26 +14,3 @@ from lessonlib.face.figures.plane import plane
 from lessonlib.face.figures.requests import request_bars, roofline_figure, time_shares
 from lessonlib.face.figures.style import show
 from lessonlib.face.palette import CACHE, PREFILL, WEIGHTS
-
-__all__ = [
-    "CACHE",
-    "PREFILL",
-    "WEIGHTS",
-    "break_even_lines",
-    "cache_growth",
-    "fraction_by_step",
-    "lever_curves",
-    "measured_against_floor",
-    "measured_steps",
-    "occupancy_over_time",
-    "output_token_prices",
-    "plane",
-    "prefill_savings",
-    "request_bars",
-    "roofline_figure",
-    "show",
-    "step_by_depth",
-    "step_over_answer",
-    "throughput_by_batch",
-    "time_shares",
-]

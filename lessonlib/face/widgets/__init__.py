@@ -12,22 +12,3 @@ from lessonlib.face.widgets.explorers import (
     prefill_numbers,
     price_numbers,
 )
-
-__all__ = [
-    "Upload",
-    "batch_numbers",
-    "choose_model",
-    "choose_traffic",
-    "explore_batch",
-    "explore_growth",
-    "explore_prefill",
-    "explore_price",
-    "explore_request",
-    "growth_numbers",
-    "in_words",
-    "numbers",
-    "own_model",
-    "prefill_numbers",
-    "price_numbers",
-    "serve",
-]

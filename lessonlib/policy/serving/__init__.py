@@ -3,11 +3,3 @@
 from lessonlib.policy.serving.findings import Report
 from lessonlib.policy.serving.simulator import simulate
 from lessonlib.policy.serving.traffic import Traffic, all_at_once, poisson_traffic
-
-__all__ = [
-    "Report",
-    "Traffic",
-    "all_at_once",
-    "poisson_traffic",
-    "simulate",
-]
