@@ -359,7 +359,7 @@ def gpu_seconds(deployment: Deployment, request: Request, batch: int = 1) -> flo
     return prefill.seconds(deployment.efficiency.overhead) + decode.seconds(deployment.efficiency.overhead)
 
 
-@checked(deployment=DEPLOYMENT, request=ONE_REQUEST, step=between(1e-9, 1e-2, "ln x"))
+@checked(deployment=DEPLOYMENT, request=ONE_REQUEST, batch=BATCH, step=between(1e-9, 1e-2, "ln x"))
 def elasticities(deployment: Deployment, request: Request, batch: int = 1, step: float = 1e-4) -> dict[str, float]:
     """d ln T / d ln x of the GPU clock for each of RATES, and for prompt and output (one token either way).
 
