@@ -62,6 +62,4 @@ def test_the_sentence_of_a_part():
 
 def test_the_one_form_of_sentence():
     assert str(wrong("thing", "size", -1, "0 or more")) == "thing: size is -1; expected 0 or more."
-    assert (
-        str(wrong("thing", "n", 9, "at most 8", "take less")) == "thing: n is 9; expected at most 8; take less."
-    )
+    assert str(wrong("thing", "n", 9, "at most 8", "take less")) == "thing: n is 9; expected at most 8; take less."
