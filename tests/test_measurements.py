@@ -8,6 +8,7 @@ from datetime import date
 from statistics import fmean
 
 import pytest
+from helpers import refuses
 
 from lessonlib.base.errors import InvalidInputError, UnknownNameError
 from lessonlib.facts import catalogue
@@ -212,32 +213,31 @@ def test_a_measurement_is_frozen():
 
 
 @pytest.mark.parametrize(
-    "column, wrong, says",
+    "column, wrong",
     [
-        ("metric", "speed", r"metric is 'speed'; expected one of decode_rate"),
-        ("metric", None, "metric is None"),
-        ("quality", "D", r"quality is 'D'; expected one of A, B, C"),
-        ("unit", "ms", r"unit is 'ms'; expected 'tok/s'"),
-        ("unit", "furlongs", r"unit is 'furlongs'; expected 'tok/s'"),
-        ("value", 0, "value is 0"),
-        ("value", -3.5, r"value is -3\.5"),
-        ("value", None, "value is None"),
-        ("value", "fast", "value is 'fast'"),
-        ("weight_gib", 0, "weight_gib is 0"),
-        ("devices", 0, "devices is 0"),
-        ("devices", None, "devices is None"),
-        ("batch", 1.5, r"batch is 1\.5"),
-        ("prompt_tokens", -1, "prompt_tokens is -1"),
-        ("prompt_tokens_to", "many", "prompt_tokens_to is 'many'"),
-        ("output_tokens", 0.5, r"output_tokens is 0\.5"),
-        ("context_tokens", -4096, "context_tokens is -4096"),
+        ("metric", "speed"),
+        ("metric", None),
+        ("quality", "D"),
+        ("unit", "ms"),
+        ("unit", "furlongs"),
+        ("value", 0),
+        ("value", -3.5),
+        ("value", None),
+        ("value", "fast"),
+        ("weight_gib", 0),
+        ("devices", 0),
+        ("devices", None),
+        ("batch", 1.5),
+        ("prompt_tokens", -1),
+        ("prompt_tokens_to", "many"),
+        ("output_tokens", 0.5),
+        ("context_tokens", -4096),
     ],
 )
-def test_a_row_that_cannot_be_meant_is_refused_by_name(column, wrong, says):
+def test_a_row_that_cannot_be_meant_is_refused_by_name(column, wrong):
     row = first_row()
     row[column] = wrong
-    with pytest.raises(InvalidInputError, match=rf"Measurement 'm0879': {says}"):
-        catalogue._measurement(row)
+    refuses(lambda: catalogue._measurement(row), f"Measurement 'm0879': {column}", repr(wrong))
 
 
 def test_every_column_of_the_table_reaches_the_record():

@@ -18,7 +18,7 @@ from lessonlib.policy.batching import mixed_pass, steady_state
 from lessonlib.policy.cache import steady_attention_seconds
 from lessonlib.policy.estimates import omega, rho, ridge_tokens, roof_batch
 from lessonlib.policy.levers import limit_batch
-from lessonlib.policy.sensitivity import elasticities, faster_prefill
+from lessonlib.policy.sensitivity import elasticities
 from lessonlib.request.cost import request_cost
 from lessonlib.request.request import Request
 from lessonlib.time.accelerator import Accelerator
@@ -286,13 +286,6 @@ def test_what_is_no_request_or_name_is_refused_everywhere(wrong):
         lambda: Precision(wrong),
     ):
         refuses(call, kind=LessonError)
-
-
-@pytest.mark.parametrize(
-    "wrong", ["x", b"a", {}, object(), 10**400, 1j, True, [[1], [1, 2]], 0, -1, math.nan], ids=lambda v: repr(v)[:16]
-)
-def test_a_speed_up_of_prefill_is_a_positive_number(wrong):
-    refuses(lambda: faster_prefill(1.0, 1.0, wrong), "faster_prefill: k")
 
 
 @pytest.mark.parametrize("wrong", [None, "server", 3, h100()], ids=["none", "word", "number", "accelerator"])

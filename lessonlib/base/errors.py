@@ -101,16 +101,6 @@ def require_instance(owner: str, name: str, value: Any, kind: type, example: str
         raise InvalidInputError(f"{owner}: {name} is {shown(value)}; expected a {kind.__name__}, such as {example}.")
 
 
-def require_items(owner: str, name: str, values: Any, kind: type, example: str) -> tuple[Any, ...]:
-    """`values` as a tuple when each is a `kind`; InvalidInputError for the first that is not, and for no list."""
-    if not isinstance(values, Iterable):
-        raise InvalidInputError(f"{owner}: {shown(values)} is no list; expected several {kind.__name__}, as {example}.")
-    items = tuple(values)
-    for i, item in enumerate(items):
-        require_instance(owner, f"{name} {i}", item, kind, example)
-    return items
-
-
 def require_flag(owner: str, name: str, value: Any) -> bool:
     """`value` as a bool when it is True or False; InvalidInputError for what merely counts as one."""
     if isinstance(value, bool | np.bool_):

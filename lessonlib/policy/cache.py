@@ -74,11 +74,13 @@ def steady_attention_seconds(deployment: Deployment, request: Request) -> float:
     )
 
 
+@checked(deployment=DEPLOYMENT, batch=BATCH)
 def linear_step_seconds(deployment: Deployment, batch: int) -> float:
     """Seconds of the linear layers of one decode step: streaming the weights, until the batch reaches the ridge."""
     return float(pass_cost(deployment, 1, batch=batch).linear.seconds)
 
 
+@checked(deployment=DEPLOYMENT, batch=BATCH)
 def other_step_seconds(deployment: Deployment, batch: int) -> float:
     """Seconds of a decode step that are neither linear layers nor attention: all-reduces and overhead."""
     step = pass_cost(deployment, 1, batch=batch)
