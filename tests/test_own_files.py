@@ -13,6 +13,8 @@ from lessonlib.base.errors import DoesNotFitError, InvalidInputError
 from lessonlib.face.widgets.choosers import Upload, choose_model, choose_traffic, in_words, own_model, serve
 from lessonlib.facts.catalogue import model_config
 from lessonlib.facts.own_traffic import OwnTraffic, read_traffic
+from lessonlib.request.cost import request_cost
+from lessonlib.request.request import Request
 from lessonlib.time.accelerator import Accelerator
 
 HEAD = "prompt_tokens,output_tokens\n"
@@ -106,6 +108,16 @@ def test_a_model_has_the_name_that_its_file_gives_it(tmp_path):
     assert own_model(Upload(named.encode(), "tiny.json")).name == "tiny-llama"
     other = json.dumps(CONFIG | {"model_type": "other"})
     assert own_model(Upload(other.encode(), "x.json"), like="llama").parameters == llama().parameters
+
+
+def test_control_characters_of_a_name_move_no_cursor(capsys):
+    model = own_model(Upload(json.dumps(CONFIG | {"_name_or_path": "a\x1b[31mred\x07\nx"}).encode(), "config.json"))
+    assert model.name == "a?[31mred? x"
+    small = Accelerator(name="dev\x1b[2J", memory=1e3, bandwidth=1e12, peaks={"bf16": 1e14})
+    with in_words():
+        request_cost(server(replace(model, name="b\x1b[2J"), small), Request(10, 10))
+    said = capsys.readouterr().out
+    assert said.startswith("Not taken. ") and "\x1b" not in said and r"b\x1b[2J" in said and r"dev\x1b[2J" in said
 
 
 def test_bytes_without_a_name_are_taken_or_refused(capsys):

@@ -54,7 +54,7 @@ def report(sample):
 
 def table(report, first):
     """The rows of the table whose first heading is `first`, by their first cell."""
-    found = [block.lines for block in report.blocks if block.kind == "table" and block.lines[0][0] == first]
+    found = [section.lines for section in report.sections if section.kind == "table" and section.lines[0][0] == first]
     (rows,) = found
     return {row[0]: row[1:] for row in rows}
 
@@ -90,8 +90,8 @@ def test_its_numbers_are_the_librarys(report, sample):
 
 
 def test_its_verdict_says_phase_clock_and_what_binds(report):
-    facts = dict(report.blocks[0].lines)
-    assert report.blocks[0].kind == "facts"
+    facts = dict(report.sections[0].lines)
+    assert report.sections[0].kind == "facts"
     assert facts["Phase, by the GPU clock"] == "decode, 93.6 %, 66 at a time."
     assert facts["Phase, by the request clock"].startswith("decode, 99.7 %, for one alone; decode, 99.9 %, 66 at a ")
     assert facts["What binds"] == "memory, in 'decode: attention', the largest part of the GPU clock: 64.0 %."
@@ -103,7 +103,7 @@ def test_its_verdict_says_phase_clock_and_what_binds(report):
 
 def test_another_verdict_where_prefill_dominates_and_memory_is_large():
     chat = OwnTraffic("chat", np.full(5, 1024), np.full(5, 128), np.zeros(5, int))
-    facts = dict(traffic_report(server(), chat).blocks[0].lines)
+    facts = dict(traffic_report(server(), chat).sections[0].lines)
     assert facts["Phase, by the GPU clock"].startswith("prefill, 66.8 %") and facts["What binds"].startswith("compute")
     assert "compute bound" in facts["omega"]
 

@@ -14,6 +14,7 @@ from typing import Any
 import ipywidgets
 
 from lessonlib.base.errors import InvalidInputError, LessonError, shown
+from lessonlib.base.text import one_line
 from lessonlib.facts.catalogue import load_model, read_config
 from lessonlib.facts.own_traffic import OwnTraffic, read_traffic
 from lessonlib.model.model import Model
@@ -139,7 +140,7 @@ def _model_name(config: dict[str, Any], source: Any) -> str:
         path.stem if path.stem.split(" ")[0] != "config" else path.parent.name,
         f"your {config.get('model_type')}" if isinstance(config.get("model_type"), str) else "your model",
     )
-    return next(name for name in names if name.strip(" ."))[:200]
+    return one_line(next(name for name in names if name.strip(" .")), 200)
 
 
 def serve(deployment: Deployment, traffic: OwnTraffic) -> tuple[Deployment, OwnTraffic]:
