@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from lessonlib.base.errors import InvalidInputError, UnknownNameError
-from lessonlib.facts.catalogue import load_accelerator, load_measurements
+from lessonlib.facts.catalogue import load_accelerator
+from lessonlib.facts.measurements import load_measurements
 from lessonlib.measured.calibration import (
     FRACTIONS,
     OVERHEADS,

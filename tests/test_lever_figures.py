@@ -9,7 +9,7 @@ import pytest
 from lessonlib.base.units import format_percent
 from lessonlib.face.exercises.book.common import server
 from lessonlib.face.figures.figures import CACHE, PREFILL, break_even_lines, lever_curves, prefill_savings
-from lessonlib.facts.catalogue import load_workload
+from lessonlib.facts.workloads import load_workload
 from lessonlib.policy.levers import break_even_by_rho, break_even_output, limit_batch, prefix_cache, quantised
 from lessonlib.request.cost import request_cost
 

@@ -9,7 +9,7 @@ from lessonlib import pass_cost
 from lessonlib.face.exercises.asking import find
 from lessonlib.face.exercises.book.notebook_06 import recorded_machine
 from lessonlib.face.figures.figures import MEASURED, measured_steps
-from lessonlib.facts.catalogue import DATA
+from lessonlib.facts.tables import DATA
 from lessonlib.measured.timing.cpu import CONTEXTS, PROMPTS, RECORDED, REQUESTS, busy_warning, recorded_cpu
 from lessonlib.measured.timing.record import read_records
 

@@ -10,7 +10,8 @@ import pytest
 from lessonlib.base.errors import InvalidInputError
 from lessonlib.base.units import format_percent, format_seconds
 from lessonlib.face.widgets.explorer import MOST, START, UNITS, explore_request, steps, view
-from lessonlib.facts.catalogue import load_accelerator, load_model, load_workload
+from lessonlib.facts.catalogue import load_accelerator, load_model
+from lessonlib.facts.workloads import load_workload
 from lessonlib.policy.levers import omega, rho
 from lessonlib.request.cost import Request, request_cost
 from lessonlib.time.deployment import Deployment

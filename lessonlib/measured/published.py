@@ -18,7 +18,9 @@ from lessonlib.base.errors import (
     require_instance,
     require_items,
 )
-from lessonlib.facts.catalogue import Measurement, load_accelerator, load_measurements, load_model, load_table
+from lessonlib.facts.catalogue import load_accelerator, load_model
+from lessonlib.facts.measurements import Measurement, load_measurements
+from lessonlib.facts.tables import load_table
 from lessonlib.measured.calibration import Point
 from lessonlib.model.precision import UNQUANTISED, Precision
 from lessonlib.request.cost import decode_numbers, prefill_numbers

@@ -36,7 +36,7 @@ from lessonlib.time.deployment import Deployment
 from lessonlib.time.roofline import pass_cost
 
 if TYPE_CHECKING:
-    from lessonlib.facts.catalogue import Workload
+    from lessonlib.facts.workloads import Workload
     from lessonlib.measured.calibration import Fit, Point
     from lessonlib.measured.timing.record import TimedPass
 

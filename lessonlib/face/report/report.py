@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from lessonlib.base.errors import InvalidInputError, require_count, require_rate, shown
+from lessonlib.base.files import place_of, write_together
 from lessonlib.base.units import format_bytes, format_percent, format_seconds
-from lessonlib.face.report.page import Block, Picture, as_html, as_markdown, place_of, whole_page, write_all
+from lessonlib.face.report.page import Block, Picture, as_html, as_markdown, whole_page
 from lessonlib.facts.catalogue import accelerator_names, load_accelerator
 from lessonlib.facts.own_traffic import OwnTraffic
 from lessonlib.measured.efficiency import typical_efficiency
@@ -75,7 +76,7 @@ class TrafficReport:
         return bytes(picture.png)
 
     def save(self, name: str | os.PathLike[str]) -> tuple[Path, ...]:
-        """Write NAME.html, NAME.md and NAME.png and return their paths. Older ones are replaced, at one stroke each.
+        """Write NAME.html, NAME.md and NAME.png and return their paths. Older ones are replaced, all or none.
 
         The Markdown shows NAME.png, which goes where it goes: few viewers show a picture inside of Markdown.
         """
@@ -85,7 +86,7 @@ class TrafficReport:
             base.with_name(base.name + ".md"): self.markdown(base.name + ".png").encode(),
             base.with_name(base.name + ".html"): self.html().encode(),
         }
-        write_all(files)
+        write_together(files)
         return tuple(reversed(files))
 
 

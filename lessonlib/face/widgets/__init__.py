@@ -1,6 +1,6 @@
 """Controls in a notebook: explorers of the arithmetic, and choosers of a learner's own files."""
 
-from lessonlib.face.widgets.choosers import Upload, choose_model, choose_traffic, in_words, own_model, serve
+from lessonlib.face.widgets.choosers import choose_model, choose_traffic, in_words, serve
 from lessonlib.face.widgets.explorer import explore_request, numbers
 from lessonlib.face.widgets.explorers import (
     batch_numbers,
@@ -14,7 +14,6 @@ from lessonlib.face.widgets.explorers import (
 )
 
 __all__ = [
-    "Upload",
     "batch_numbers",
     "choose_model",
     "choose_traffic",
@@ -26,7 +25,6 @@ __all__ = [
     "growth_numbers",
     "in_words",
     "numbers",
-    "own_model",
     "prefill_numbers",
     "price_numbers",
     "serve",

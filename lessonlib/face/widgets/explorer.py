@@ -28,14 +28,9 @@ from lessonlib.face.figures.figures import (
     WEIGHTS,
     tokens_label,
 )
-from lessonlib.facts.catalogue import (
-    load_accelerator,
-    load_model,
-    load_table,
-    load_workload,
-    model_names,
-    workload_names,
-)
+from lessonlib.facts.catalogue import load_accelerator, load_model, model_names
+from lessonlib.facts.tables import load_table
+from lessonlib.facts.workloads import load_workload, workload_names
 from lessonlib.policy.levers import RHO_OF_FIVE_PERCENT, omega, rho
 from lessonlib.request.cost import Request, RequestCost, request_cost, require_case
 from lessonlib.time.deployment import Deployment

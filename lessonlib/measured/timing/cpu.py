@@ -19,7 +19,7 @@ from functools import cache
 from typing import Any
 
 from lessonlib.base.errors import LessonError
-from lessonlib.facts.catalogue import DATA
+from lessonlib.facts.tables import DATA
 from lessonlib.measured.timing.record import Record, TimedPass, read_record, record_from
 from lessonlib.model.precision import Precision
 from lessonlib.request.cost import Request, request_cost

@@ -5,7 +5,7 @@ from typing import Any
 
 from lessonlib.face.exercises.book.common import CHAT, REASONING, cost_of, largest_batch, server
 from lessonlib.face.exercises.exercises import ChoiceExercise, Exercise, NumberExercise, Slip
-from lessonlib.facts.catalogue import load_table
+from lessonlib.facts.tables import load_table
 from lessonlib.policy.levers import RHO_OF_FIVE_PERCENT, ridge_tokens
 from lessonlib.request.cost import Request, RequestCost
 from lessonlib.time.roofline import pass_cost

@@ -5,7 +5,8 @@ from typing import Any
 
 from lessonlib.face.exercises.book.common import CHAT, FP8_CACHE, INT4, REASONING, cost_of, mixture, server
 from lessonlib.face.exercises.exercises import ChoiceExercise, Exercise, NumberExercise, Slip
-from lessonlib.facts.catalogue import load_accelerator, load_model, load_workload
+from lessonlib.facts.catalogue import load_accelerator, load_model
+from lessonlib.facts.workloads import load_workload
 from lessonlib.model.precision import Precision
 from lessonlib.policy.batching import intensities, memory_batch
 from lessonlib.policy.levers import faster_peak, more_bandwidth

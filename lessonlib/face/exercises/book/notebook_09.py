@@ -5,8 +5,8 @@ from typing import Any
 
 from lessonlib.face.exercises.book.common import server
 from lessonlib.face.exercises.exercises import ChoiceExercise, Exercise, NumberExercise, Slip
-from lessonlib.facts.catalogue import DATA
 from lessonlib.facts.own_traffic import OwnTraffic, read_traffic
+from lessonlib.facts.tables import DATA
 from lessonlib.policy.mix import TrafficCost, concurrency, price, rank_levers
 
 
