@@ -8,7 +8,8 @@ import pytest
 from helpers import refuses
 
 from lessonlib.base.errors import UnknownNameError
-from lessonlib.facts.catalogue import load_accelerator, load_measurements
+from lessonlib.facts.catalogue import load_accelerator
+from lessonlib.facts.measurements import load_measurements
 from lessonlib.measured.calibration import (
     FRACTIONS,
     OVERHEADS,

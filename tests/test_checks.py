@@ -35,7 +35,8 @@ from lessonlib.base.checks import (
     text,
 )
 from lessonlib.base.errors import UnknownNameError, shown
-from lessonlib.facts.catalogue import load_measurements, load_workload
+from lessonlib.facts.measurements import load_measurements
+from lessonlib.facts.workloads import load_workload
 from lessonlib.measured.published import points
 from lessonlib.model.attention import GroupedQueryAttention, MultiHeadLatentAttention
 from lessonlib.model.feedforward import DenseFeedForward, MixtureOfExperts

@@ -22,7 +22,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lessonlib.base.errors import DoesNotFitError, UnknownNameError
-from lessonlib.facts.catalogue import load_lengths, load_table
+from lessonlib.facts.tables import load_table
+from lessonlib.facts.workloads import load_lengths
 from lessonlib.model.attention import GroupedQueryAttention, MultiHeadLatentAttention
 from lessonlib.model.feedforward import DenseFeedForward, MixtureOfExperts
 from lessonlib.model.state import GatedDeltaNet

@@ -9,7 +9,8 @@ from test_prose_numbers import loose_numerals
 
 from lessonlib.face.exercises.asking import all_exercises
 from lessonlib.face.exercises.book.common import CHAT, cost_of, largest_batch
-from lessonlib.facts.catalogue import accelerator_names, load_measurements, model_names
+from lessonlib.facts.catalogue import accelerator_names, model_names
+from lessonlib.facts.measurements import load_measurements
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "glossary.md"

@@ -11,15 +11,15 @@ import pytest
 from helpers import refuses
 
 from lessonlib.base.errors import InvalidInputError, UnknownNameError
-from lessonlib.facts import catalogue
+from lessonlib.facts import catalogue, measurements, tables
 from lessonlib.measured import published
 from lessonlib.model.precision import BITS, Precision
 from lessonlib.time.deployment import Deployment
 from lessonlib.time.roofline import pass_cost
 from lessonlib.work.passes import linear_work
 
-ROWS = catalogue.load_measurements()
-IMPOSSIBLE = catalogue.load_measurements(impossible=True)
+ROWS = measurements.load_measurements()
+IMPOSSIBLE = measurements.load_measurements(impossible=True)
 BY_ID = {row.id: row for row in ROWS}
 POINTS = published.points()
 GIB = 2**30
@@ -28,12 +28,12 @@ PLAIN = [row for row in ROWS if row.source in ("llamacpp-benches", "vllm-fp8kv")
 
 
 def raw(table="measurements"):
-    with (catalogue.DATA / f"{table}.csv").open(encoding="utf-8", newline="") as stream:
+    with (tables.DATA / f"{table}.csv").open(encoding="utf-8", newline="") as stream:
         return list(csv.DictReader(stream))
 
 
 def first_row():
-    return dict(catalogue.load_table("measurements")[0])
+    return dict(tables.load_table("measurements")[0])
 
 
 def precision_of(row):
@@ -193,18 +193,18 @@ def test_a_slope_is_no_time():
 
 
 def test_conditions_choose_rows():
-    found = catalogue.load_measurements(source="llamacpp-benches", model="gpt-oss-120b", metric="decode_rate")
+    found = measurements.load_measurements(source="llamacpp-benches", model="gpt-oss-120b", metric="decode_rate")
     assert [row.id for row in found] == ["m0880", "m0882", "m0884", "m0886", "m0888"]
-    assert catalogue.load_measurements(model="gpt-oss-120b", accelerator="b200") == ()  # both are there, not together
+    assert measurements.load_measurements(model="gpt-oss-120b", accelerator="b200") == ()  # both there, not together
 
 
 def test_unknown_conditions_are_refused_with_the_nearest():
     with pytest.raises(UnknownNameError, match=r"condition 'modle'.*model"):
-        catalogue.load_measurements(modle="gpt-oss-120b")
+        measurements.load_measurements(modle="gpt-oss-120b")
     with pytest.raises(UnknownNameError, match=r"value of model 'gpt-oss-12b'.*gpt-oss-120b"):
-        catalogue.load_measurements(model="gpt-oss-12b")
+        measurements.load_measurements(model="gpt-oss-12b")
     with pytest.raises(UnknownNameError, match="value of batch 3"):
-        catalogue.load_measurements(batch=3)
+        measurements.load_measurements(batch=3)
 
 
 def test_a_measurement_is_frozen():
@@ -237,9 +237,9 @@ def test_a_measurement_is_frozen():
 def test_a_row_that_cannot_be_meant_is_refused_by_name(column, wrong):
     row = first_row()
     row[column] = wrong
-    refuses(lambda: catalogue._measurement(row), f"Measurement 'm0879': {column}", repr(wrong))
+    refuses(lambda: measurements._measurement(row), f"Measurement 'm0879': {column}", repr(wrong))
 
 
 def test_every_column_of_the_table_reaches_the_record():
     columns = set(first_row()) - {"weight_gib"} | {"weight_bytes"}
-    assert columns == {field.name for field in fields(catalogue.Measurement)}
+    assert columns == {field.name for field in fields(measurements.Measurement)}

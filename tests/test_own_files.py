@@ -10,8 +10,10 @@ from helpers import h100, llama, refuses, server
 
 import sample_traffic
 from lessonlib.base.errors import DoesNotFitError, InvalidInputError
-from lessonlib.face.widgets.choosers import Upload, choose_model, choose_traffic, in_words, own_model, serve
+from lessonlib.base.files import Upload
+from lessonlib.face.widgets.choosers import choose_model, choose_traffic, in_words, serve
 from lessonlib.facts.catalogue import model_config
+from lessonlib.facts.own_model import own_model
 from lessonlib.facts.own_traffic import OwnTraffic, read_traffic
 from lessonlib.request.cost import request_cost
 from lessonlib.request.request import Request

@@ -15,7 +15,9 @@ from test_prose_numbers import loose_numerals
 import readme_picture
 from lessonlib.face.exercises.book.common import CHAT, REASONING, cost_of, server
 from lessonlib.face.figures.plane import plane
-from lessonlib.facts.catalogue import accelerator_names, load_measurements, model_names, workload_names
+from lessonlib.facts.catalogue import accelerator_names, model_names
+from lessonlib.facts.measurements import load_measurements
+from lessonlib.facts.workloads import workload_names
 from lessonlib.policy.estimates import omega, rho
 
 ROOT = Path(__file__).parent.parent

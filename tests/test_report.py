@@ -10,10 +10,10 @@ import pytest
 from helpers import gqa_model, h100, llama, refuses, server
 
 import sample_traffic
+from lessonlib.base import files
 from lessonlib.base.errors import DoesNotFitError, InvalidInputError
 from lessonlib.base.units import format_percent, format_seconds
 from lessonlib.face.figures.traffic_panels import traffic_panels
-from lessonlib.face.report import page as report_page
 from lessonlib.face.report.report import hourly_price, traffic_report
 from lessonlib.facts.catalogue import load_model
 from lessonlib.facts.own_traffic import OwnTraffic, read_traffic
@@ -173,7 +173,7 @@ def test_a_folder_that_cannot_be_is_refused(report, name):
 def test_a_name_that_no_file_has_is_refused_and_leaves_nothing(tmp_path):
     for name in ("a\0b", "x" * 5000):
         with pytest.raises(InvalidInputError, match="cannot be written"):
-            report_page.write_all({tmp_path / name: b"x"})
+            files.write_together({tmp_path / name: b"x"})
     assert list(tmp_path.iterdir()) == []
 
 
@@ -227,7 +227,7 @@ def test_it_is_saved_whole_with_its_figure_beside_the_markdown(report, tmp_path,
 
     for step in ("replace", "fdopen"):
         with monkeypatch.context() as patch:
-            patch.setattr(report_page.os, step, full_disk)
+            patch.setattr(files.os, step, full_disk)
             with pytest.raises(InvalidInputError, match=r"'my \(1\) report.png' cannot be written: No space left"):
                 report.save(tmp_path / "my (1) report")
         assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before

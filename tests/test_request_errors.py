@@ -9,7 +9,8 @@ import pytest
 from helpers import deepseek_v3, device, gqa_model, h100, llama, refuses, server
 
 from lessonlib.base.errors import MOST_TOKENS, DoesNotFitError, InvalidInputError, LessonError, UnknownNameError
-from lessonlib.facts.catalogue import load_accelerator, load_model, load_workload
+from lessonlib.facts.catalogue import load_accelerator, load_model
+from lessonlib.facts.workloads import load_workload
 from lessonlib.model.block import Block
 from lessonlib.model.feedforward import MixtureOfExperts
 from lessonlib.model.model import Model

@@ -10,7 +10,8 @@ from helpers import refuses
 
 from lessonlib.base.units import format_percent, format_seconds
 from lessonlib.face.widgets.explorer import MOST, START, UNITS, explore_request, steps, view
-from lessonlib.facts.catalogue import load_accelerator, load_model, load_workload
+from lessonlib.facts.catalogue import load_accelerator, load_model
+from lessonlib.facts.workloads import load_workload
 from lessonlib.policy.estimates import omega, rho
 from lessonlib.request.cost import request_cost
 from lessonlib.request.request import Request

@@ -17,7 +17,7 @@ from lessonlib.request.request import Request
 from lessonlib.time.deployment import Deployment
 
 if TYPE_CHECKING:
-    from lessonlib.facts.catalogue import Workload
+    from lessonlib.facts.workloads import Workload
 
 PLANE = ((5.0, 300_000.0), (5.0, 40_000.0))  # its ends in tokens
 

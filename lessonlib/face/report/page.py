@@ -4,19 +4,14 @@ It shows plain text only. Whatever comes from a file (its name, a column, a mode
 or Markdown. The page loads nothing and runs nothing.
 """
 
-import os
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from html import escape
-from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from lessonlib.base.errors import InvalidInputError, shown
 from lessonlib.base.text import html_table, markdown_table, plain_markdown
 
 USUAL_LINES = 88  # of the report, tables and lists together; the sample has 84
-LONGEST_NAME = 100  # characters of a file's name, ending apart
 
 STYLE = """
 html{font-size:14px}
@@ -132,51 +127,3 @@ def as_markdown(title: str, sections: Sequence[Section], picture: str | None) ->
             ((_, alt, caption),) = lines
             parts += [f"![{plain(alt)}]({quote(picture)})" if picture else f"Figure: {plain(alt)}", plain(caption)]
     return "\n\n".join(parts) + "\n"
-
-
-def place_of(name: Any) -> Path:
-    """Where a report of that name goes, without an ending; InvalidInputError for what cannot be the name of a file."""
-    text = os.fspath(name) if isinstance(name, str | os.PathLike) else ""
-    base = Path(text)
-    stem = base.name
-    for ending in (".html", ".md", ".png"):
-        stem = stem.removesuffix(ending)
-    if not isinstance(text, str) or not text or not stem.strip(". ") or text[-1] in "/\\" or not stem.isprintable():
-        raise InvalidInputError(f"save: name is {shown(name)}; expected a name without ending, such as 'my_report'.")
-    if len(stem) > LONGEST_NAME:
-        raise InvalidInputError(f"save: name has {len(stem)} characters; expected at most {LONGEST_NAME}.")
-    try:
-        there = base.parent.is_dir()
-    except OSError:  # a name too long for any folder
-        there = False
-    if not there:
-        raise InvalidInputError(f"save: the folder {shown(str(base.parent))} does not exist; make it first.")
-    return base.parent / stem
-
-
-def write_all(files: Mapping[Path, bytes]) -> None:
-    """Write files of one folder: all of them under other names first, and then each gets its own at one stroke.
-
-    So a full disk leaves the old ones as they were, and none is ever half written.
-    """
-    ready: dict[Path, str] = {}
-    path = Path()
-    try:
-        for path, content in files.items():
-            if path.is_dir():
-                raise InvalidInputError(f"save: {shown(path.name)} is a folder; choose another name.")
-            handle, ready[path] = tempfile.mkstemp(dir=path.parent, suffix=".part")
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-            os.chmod(ready[path], 0o644)
-        for path in list(ready):
-            os.replace(ready[path], path)
-            del ready[path]
-    except (OSError, ValueError) as error:  # ValueError: a name with a zero byte
-        if isinstance(error, InvalidInputError):
-            raise
-        why = getattr(error, "strerror", None) or error
-        raise InvalidInputError(f"save: {shown(path.name)} cannot be written: {why}.") from error
-    finally:
-        for temporary in ready.values():
-            Path(temporary).unlink(missing_ok=True)

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from lessonlib.base.errors import InvalidInputError, require_count, require_rate, shown
+from lessonlib.base.files import place_of, write_together
 from lessonlib.base.text import one_line
-from lessonlib.face.report.page import Section, as_html, as_markdown, place_of, whole_page, write_all
+from lessonlib.face.report.page import Section, as_html, as_markdown, whole_page
 from lessonlib.face.report.sections import Found
 from lessonlib.facts.own_traffic import OwnTraffic
 from lessonlib.policy.mix import TrafficCost, concurrency, price, rank_levers
@@ -58,7 +59,7 @@ class TrafficReport:
         return bytes(picture.png)
 
     def save(self, name: str | os.PathLike[str]) -> tuple[Path, ...]:
-        """Write NAME.html, NAME.md and NAME.png and return their paths. Older ones are replaced, at one stroke each.
+        """Write NAME.html, NAME.md and NAME.png and return their paths. Older ones are replaced, all or none.
 
         The Markdown shows NAME.png, which goes where it goes: few viewers show a picture inside of Markdown.
         """
@@ -68,7 +69,7 @@ class TrafficReport:
             base.with_name(base.name + ".md"): self.markdown(base.name + ".png").encode(),
             base.with_name(base.name + ".html"): self.html().encode(),
         }
-        write_all(files)
+        write_together(files)
         return tuple(reversed(files))
 
 
