@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from helpers import h100, llama
+from helpers import h100, llama, server
 
 import lessonlib
 from lessonlib.base import checks
@@ -34,8 +34,11 @@ from lessonlib.base.checks import (
     text,
 )
 from lessonlib.base.errors import InvalidInputError, LessonError, UnknownNameError, shown
+from lessonlib.policy.serving.traffic import Traffic
 
-EXAMPLES: dict[type, Any] = {type(example): example for example in (llama(), h100())}  # of classes that rules ask for
+EXAMPLES: dict[type, Any] = {  # of classes that rules ask for
+    type(example): example for example in (llama(), h100(), server(), Traffic([0.0], 5, 5))
+}
 
 
 def modules() -> Iterator[Any]:
