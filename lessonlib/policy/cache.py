@@ -1,8 +1,8 @@
 """The KV cache over an answer: how it grows, what growth does to a step, and what paging can and cannot save.
 
-    bytes at a position  = sum over kinds of layer of kappa min(tokens, window) + constant state
+    bytes at a position  = sum over kinds of layer of kappa held(tokens) + constant state
     step at position     = linear layers + the neighbours' caches + the own cache + all-reduces + overhead
-    cache passes weights = the first span s with b (sum of kappa min(s, window) + state traffic) > weight bytes of a
+    cache passes weights = the first span s with b (sum of kappa (read(s - 1) + 1) + state traffic) > weight bytes of a
     step traffic of an answer = sum over steps of the span: a triangle, not a rectangle of the final height
 
 In a batch started together all sequences have the same context. In a steady state each neighbour is at a place of its
