@@ -12,7 +12,7 @@ import pytest
 
 from lessonlib.base import files
 from lessonlib.base.errors import InvalidInputError
-from lessonlib.base.files import GivenFile, Upload, write_new, write_together
+from lessonlib.base.files import GivenFile, Upload, place_of, write_new, write_together
 from lessonlib.facts import own_traffic
 from lessonlib.facts.own_model import read_config
 from lessonlib.facts.own_traffic import read_traffic
@@ -49,6 +49,14 @@ def test_each_reader_refuses_in_the_same_form_and_names_the_file_whole(what, tmp
     assert said.startswith("is over 1,048,576 bytes; ") and refusal(read, b" " * (2**20 + 1)).endswith(f"' {said}")
     monkeypatch.setattr("pathlib.Path.open", lambda *_: (_ for _ in ()).throw(PermissionError(13, "Permission denied")))
     assert refusal(read, long).endswith(".csv' cannot be read: Permission denied; check the path and its permissions.")
+
+
+def test_a_folder_is_named_whole_too(tmp_path):
+    no_folder = tmp_path.joinpath(*["a" * 100] * 4, "the-last-name")
+    no_folder.parent.mkdir(parents=True)
+    no_folder.touch()
+    for use in (lambda path: place_of(path / "report"), read_records, lambda path: write_record(recorded_cpu(), path)):
+        assert "/the-last-name'" in refusal(use, no_folder)
 
 
 def test_text_is_utf_8_with_or_without_its_mark_and_a_fault_has_its_line():
@@ -173,7 +181,7 @@ def test_reports_of_one_name_that_race_are_never_mixed(tmp_path):
 
 
 def test_a_lock_left_behind_is_said(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "PATIENCE", 0.05)
+    monkeypatch.setattr(files, "PATIENCE", 2)
     (tmp_path / "r.lock").touch()
     with pytest.raises(InvalidInputError, match=r"'r\.lock' is there, .* delete that file"):
         write_together({tmp_path / "r.png": b"x"})

@@ -20,7 +20,7 @@ LONGEST_PATH = 300  # characters that an error quotes; of a longer path its end
 LONGEST_NAME = 255  # characters of a file's name that file systems take, and that an error never cuts
 LONGEST_STEM = 100  # characters of the name that a reader gives to what is saved
 BYTES = bytes | bytearray | memoryview
-PATIENCE = 10.0  # seconds to wait for another writer of the same files
+PATIENCE = 500  # times, 20 ms apart, that a writer tries while another writes the same files
 
 
 class Upload(bytes):
@@ -32,6 +32,16 @@ class Upload(bytes):
         made = super().__new__(cls, content)
         made.name = name
         return made
+
+
+def quoted(path: Any) -> str:
+    """A path as an error names it: whole; of a very long one the end, with all of the last name."""
+    if not isinstance(path, str | os.PathLike):
+        return shown(path)
+    text = os.fsdecode(path)
+    if len(text) > LONGEST_PATH:
+        text = f"...{text[-LONGEST_PATH:]}" if len(Path(text).name) <= LONGEST_NAME else f"{text[:60]}..."
+    return repr(text)
 
 
 @dataclass(frozen=True)
@@ -57,13 +67,8 @@ class GivenFile:
         return str(getattr(self.given, "name", "upload"))
 
     def __str__(self) -> str:
-        """How a sentence about the file begins. Of a long path it has the end, with the whole name of the file."""
-        if not isinstance(self.given, str | os.PathLike | BYTES):
-            return f"{self.what} {shown(self.given)}"
-        text = self.name if isinstance(self.given, BYTES) else os.fsdecode(self.given)
-        if len(text) > LONGEST_PATH:
-            text = f"...{text[-LONGEST_PATH:]}" if len(Path(text).name) <= LONGEST_NAME else f"{text[:60]}..."
-        return f"{self.what} {text!r}"
+        """How a sentence about the file begins."""
+        return f"{self.what} {quoted(self.name if isinstance(self.given, BYTES) else self.given)}"
 
     def refuse(self, problem: str, remedy: str, cause: Exception | None = None) -> NoReturn:
         """Raise InvalidInputError: the file, what is wrong with it, and what to do."""
@@ -185,43 +190,30 @@ def write_together(files: Mapping[Path, bytes]) -> None:
                 ready[path] = stack.enter_context(_written(path.parent, content))
                 if path.exists():
                     before[path] = stack.enter_context(_written(path.parent, path.read_bytes()))
-            try:
-                for path, temporary in ready.items():
-                    os.replace(temporary, path)
-            except BaseException:
-                _restore(files, before)
-                raise
+            undo = stack.enter_context(ExitStack())  # done on the way out, unless all goes well
+            for path, temporary in ready.items():
+                undo.callback(*((os.replace, before[path], path) if path in before else (path.unlink, True)))
+                os.replace(temporary, path)
+            undo.pop_all()
     except InvalidInputError:
         raise
     except (OSError, ValueError) as error:  # ValueError: a name with a zero byte
         raise InvalidInputError(f"save: {path.name!r} cannot be written: {_why(error)}.") from error
 
 
-def _restore(paths: Iterable[Path], before: Mapping[Path, str]) -> None:
-    """Put back what was at `paths` before, and nothing where nothing was."""
-    for path in paths:
-        with suppress(OSError):
-            if path in before:
-                os.replace(before[path], path)
-            else:
-                path.unlink(missing_ok=True)
-
-
 @contextmanager
 def _alone(lock: Path) -> Iterator[None]:
     """Hold the file `lock` while the block runs: only one can make it, and others wait until it is gone."""
-    latest = time.monotonic() + PATIENCE
-    while True:
-        try:
+    for _ in range(PATIENCE):
+        with suppress(FileExistsError):
             os.close(os.open(lock, os.O_CREAT | os.O_EXCL))
             break
-        except FileExistsError:
-            if time.monotonic() > latest:
-                raise InvalidInputError(
-                    f"save: {lock.name!r} is there, so another program saves under this name; wait for it, or delete "
-                    "that file if none does."
-                ) from None
-            time.sleep(0.02)
+        time.sleep(0.02)
+    else:
+        raise InvalidInputError(
+            f"save: {lock.name!r} is there, so another program saves under this name; wait for it, or delete that file "
+            "if none does."
+        )
     try:
         yield
     finally:
@@ -244,5 +236,5 @@ def place_of(name: Any) -> Path:
     except OSError:  # a name too long for any folder
         there = False
     if not there:
-        raise InvalidInputError(f"save: the folder {shown(str(base.parent))} does not exist; make it first.")
+        raise InvalidInputError(f"save: the folder {quoted(base.parent)} does not exist; make it first.")
     return base.parent / stem

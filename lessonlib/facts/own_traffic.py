@@ -25,7 +25,7 @@ MOST_COLUMNS = 1000
 SHOWN_PROBLEMS = 3
 MOST_DIGITS = 15  # of a cell that needs no closer look
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
-NOTHING = " \t\r\n,;|"  # a line of these alone names no column
+BLANK = " \t\r\n,;|"  # a line of these alone names no column
 NO_TEXT = {b"PK\x03\x04": "a spreadsheet or a zip archive", b"\x1f\x8b": "compressed", b"PAR1": "Parquet"}
 # Names of the columns in the logs of engines and in published traces, in small letters without punctuation: those that
 # say tokens; and, where there is none of these, those that may hold tokens, or text, which is then refused.
@@ -190,7 +190,7 @@ class _Table:
 
     def __init__(self, owner: str, lines: TextIO) -> None:
         self.owner = owner
-        number, first = next(((n, line) for n, line in enumerate(lines, 1) if line.strip(NOTHING)), (0, ""))
+        number, first = next(((n, line) for n, line in enumerate(lines, 1) if line.strip(BLANK)), (0, ""))
         if not first:
             raise self._empty()
         if first.lstrip()[:1] in ("{", "["):

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple, get_type_hints
 
 from lessonlib.base.errors import InvalidInputError, is_number, require_choice, shown
-from lessonlib.base.files import GivenFile, write_new
+from lessonlib.base.files import GivenFile, quoted, write_new
 
 SCHEMA = "lessonlib.timing/1"
 KINDS = ("cpu", "cuda", "mps", "server")
@@ -227,7 +227,7 @@ def read_records(folder: str | os.PathLike[str], what: str | None = None) -> tup
     except (OSError, TypeError, ValueError):
         paths = None
     if paths is None:
-        raise InvalidInputError(f"read_records: folder is {shown(folder)}; expected a folder that exists.")
+        raise InvalidInputError(f"read_records: folder is {quoted(folder)}; expected a folder that exists.")
     records, skipped = [], []
     for path in paths:
         try:
@@ -266,4 +266,4 @@ def write_record(record: Record, folder: str | os.PathLike[str]) -> Path:
         return write_new((folder / f"{record.what}-{stamp}{ending}.json" for ending in endings), content)
     except (OSError, TypeError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
-        raise InvalidInputError(f"write_record: folder {shown(folder)} cannot be written to ({why}).") from error
+        raise InvalidInputError(f"write_record: folder {quoted(folder)} cannot be written to ({why}).") from error
