@@ -239,7 +239,8 @@ def test_arguments_reach_a_checked_function_as_its_rules_turn_them():
     for wrong in (lambda: function(), lambda: function(1, 2, size=2)):
         with pytest.raises(TypeError):
             wrong()
-    with pytest.raises(ValueError):  # a rule for what is no parameter
+    assert function("x", 2, 3, 4, share=1)[2:4] == ((3, 4), 1.0)
+    with pytest.raises(KeyError):  # a rule for what is no parameter
         checked(sise=count())(lambda size: size)
 
 

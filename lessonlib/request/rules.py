@@ -12,7 +12,7 @@ REQUEST = a(Request, "Request(prompt=128, output=12_800)")
 ONE_REQUEST = replace(
     REQUEST,
     turn=lambda value: value if isinstance(value, Request) and not value.is_array else REFUSED,
-    bad=(*REQUEST.bad, Request([1, 2], 3), Request(1, [2])),
+    examples=lambda: ((Request(128, 12_800),), (*REQUEST.bad, Request([1, 2], 3), Request(1, [2]))),
     remedy="give one request, of plain numbers",
 )
 BATCH = count(1, MOST_TOKENS)
