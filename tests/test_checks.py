@@ -172,7 +172,7 @@ RULES = {
     "fraction or zero": fraction(zero=True),
     "flag": flag(),
     "choice": choice(("one", "two")),
-    "name": choice(("one", "two"), UnknownNameError),
+    "name": choice(("one", "two"), error=UnknownNameError),
     "text": text(),
     "numbers": numbers(),
     "numbers above zero": numbers(checks.ABOVE_ZERO, math.inf),

@@ -149,11 +149,11 @@ def flag() -> Rule:
     )
 
 
-def choice(words: Iterable[str], error: type[LessonError] = InvalidInputError) -> Rule:
-    """One of some words."""
+def choice(words: Iterable[str], what: str = "", error: type[LessonError] = InvalidInputError) -> Rule:
+    """One of some words, which may be called `what`."""
     known = tuple(words)
     return Rule(
-        f"one of {', '.join(known)}",
+        f"{what}{', ' if what else ''}one of {', '.join(known)}",
         lambda value: value if isinstance(value, str) and value in known else REFUSED,
         lambda: (known, (None, 1, True, "", "a word", known[0] + " ", known[0].encode(), [known[0]], [])),
         error=error,

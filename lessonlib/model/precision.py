@@ -27,7 +27,7 @@ BITS: dict[str, float] = {
 }
 
 UNQUANTISED = ("fp32", "fp16", "bf16")
-DTYPE = choice(BITS, UnknownNameError)
+DTYPE = choice(BITS, "a dtype", UnknownNameError)
 
 
 @checked(dtype=DTYPE)
