@@ -20,7 +20,7 @@ TORCH_NEEDS = tests/with_torch/requirements.txt
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL = help
-.PHONY: help lab test test-torch test-browser oracle env check nbval notebooks counts size bench bench-browser clean
+.PHONY: help lab test test-torch test-wheel test-browser oracle counts size env check nbval notebooks bench bench-browser clean
 
 help: ## list the targets
 	@echo "make lab   opens the notebooks;   make test   runs every test.   All targets:"
@@ -50,6 +50,9 @@ oracle: .venv-torch/made ## make the rows of tests/data again and compare (ARGS=
 	@$(TORCH_RUN) -m pip install --quiet --disable-pip-version-check -r $(TORCH_NEEDS) || { echo "make $(MAKECMDGOALS): PyTorch" \
 	  "could not be installed: pip's message above says why. Nothing else needs it: make test runs without." >&2; exit 1; }
 	@touch $@
+
+test-wheel: env ## build the wheel, install it into an environment of its own, and read its data there
+	$(RUN) -m pytest --confcutdir=tests/with_wheel tests/with_wheel
 
 test-browser: env .venv/browser.txt ## open, run and use every notebook in JupyterLab in a real browser (Chromium, Chrome)
 	$(RUN) -m pytest --confcutdir=tests/browser tests/browser $(ARGS)

@@ -6,8 +6,9 @@ from nbformat import v4
 
 import notebooks
 
-# Those need PyTorch (make test-torch) and a browser (make test-browser), which are no dependencies.
-collect_ignore = ["with_torch", "browser"]
+# Those need PyTorch (make test-torch) and a browser (make test-browser), which are no dependencies, or install a wheel
+# (make test-wheel), which takes half a minute.
+collect_ignore = ["with_torch", "browser", "with_wheel"]
 
 # The same examples on every machine and in every run, and no clock: a slow machine is no failure.
 settings.register_profile("lessonlib", deadline=None, derandomize=True)

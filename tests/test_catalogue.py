@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from lessonlib.base.errors import InvalidInputError, LessonError, UnknownNameError
-from lessonlib.facts import catalogue
+from lessonlib.facts import catalogue, measurements, tables, workloads
+from lessonlib.facts.own_model import read_config
 from lessonlib.measured.efficiency import typical_efficiency
 from lessonlib.time.accelerator import Accelerator
 
@@ -33,7 +34,7 @@ def test_a_model_record_leaves_out_the_config():
 
 @pytest.mark.parametrize("name", catalogue.accelerator_names())
 def test_an_accelerator_is_in_si_units(name):
-    row = next(row for row in catalogue.load_table("accelerators") if row["name"] == name)
+    row = next(row for row in tables.load_table("accelerators") if row["name"] == name)
     device = catalogue.load_accelerator(name)
     assert isinstance(device, Accelerator)
     assert device.memory == row["memory_gb"] * 1e9 and device.bandwidth == row["bandwidth_gb_s"] * 1e9
@@ -57,23 +58,23 @@ def test_a_blank_link_is_none():
     assert catalogue.load_accelerator("m3-max").link is None
 
 
-@pytest.mark.parametrize("name", catalogue.workload_names())
+@pytest.mark.parametrize("name", workloads.workload_names())
 def test_a_workload_gives_its_request(name):
-    workload = catalogue.load_workload(name)
+    workload = workloads.load_workload(name)
     assert workload.source and workload.licence and workload.basis and workload.note
     request = workload.request
     assert (request.prompt, request.output, request.cached) == (workload.prompt, workload.output, workload.cached)
 
 
 def test_what_a_source_does_not_give_is_none():
-    assert catalogue.load_workload("reasoning").prompt_mean is None
-    assert catalogue.load_workload("production-reasoning").output_mean == 1527.4
+    assert workloads.load_workload("reasoning").prompt_mean is None
+    assert workloads.load_workload("production-reasoning").output_mean == 1527.4
 
 
 @pytest.mark.parametrize("changed", [{"prompt": 0}, {"output": 1.5}, {"cached": 10}, {"cached": -1}])
 def test_a_workload_checks_its_tokens(changed):
     with pytest.raises(InvalidInputError, match=next(iter(changed))):
-        catalogue.Workload(**{"name": "own", "label": "own", "prompt": 10, "output": 2} | changed)
+        workloads.Workload(**{"name": "own", "label": "own", "prompt": 10, "output": 2} | changed)
 
 
 @pytest.mark.parametrize(
@@ -85,9 +86,9 @@ def test_a_workload_checks_its_tokens(changed):
         (catalogue.model_record, "gpt-2", "gpt2"),
         (catalogue.load_accelerator, "h100", "h100-sxm"),
         (catalogue.load_accelerator, "4090", "rtx-4090"),
-        (catalogue.load_workload, "reason", "reasoning"),
+        (workloads.load_workload, "reason", "reasoning"),
         (catalogue.source_of, "jetson-thor", "jetson-agx-thor"),
-        (catalogue.load_table, "workload", "workloads"),
+        (tables.load_table, "workload", "workloads"),
     ],
 )
 def test_an_unknown_name_is_answered_with_the_nearest(load, wrong, nearest):
@@ -97,7 +98,7 @@ def test_an_unknown_name_is_answered_with_the_nearest(load, wrong, nearest):
 
 @pytest.mark.parametrize("wrong", ["", "zzzz", "../README", "../models/gpt2", 3, None, ["h100-sxm"]])
 @pytest.mark.parametrize(
-    "load", [catalogue.load_model, catalogue.load_accelerator, catalogue.load_workload, catalogue.load_table]
+    "load", [catalogue.load_model, catalogue.load_accelerator, workloads.load_workload, tables.load_table]
 )
 def test_anything_else_for_a_name_is_unknown_too(load, wrong):
     with pytest.raises(UnknownNameError):
@@ -110,18 +111,18 @@ HUGE = 10**5000  # a number that Python refuses to print
 @pytest.mark.parametrize(
     "load",
     [
-        lambda: catalogue.read_config(HUGE),
-        lambda: catalogue.read_config("x" * 5000),
-        lambda: catalogue.read_config(b'{"' + b"k" * 9000 + b'": 1, "' + b"k" * 9000 + b'": 2}'),
-        lambda: catalogue.load_lengths(HUGE, "output"),
-        lambda: catalogue.load_lengths("production-reasoning", HUGE),
-        lambda: catalogue.load_table(np.arange(3)),
+        lambda: read_config(HUGE),
+        lambda: read_config("x" * 5000),
+        lambda: read_config(b'{"' + b"k" * 9000 + b'": 1, "' + b"k" * 9000 + b'": 2}'),
+        lambda: workloads.load_lengths(HUGE, "output"),
+        lambda: workloads.load_lengths("production-reasoning", HUGE),
+        lambda: tables.load_table(np.arange(3)),
         lambda: catalogue.source_of(np.arange(3)),
         lambda: typical_efficiency("h100-sxm", engine=np.arange(3)),
         lambda: typical_efficiency("h100-sxm", engine=HUGE),
-        lambda: catalogue.load_measurements(value=np.arange(3)),
-        lambda: catalogue.load_measurements(value=[1]),
-        lambda: catalogue.load_measurements(value=HUGE),
+        lambda: measurements.load_measurements(value=np.arange(3)),
+        lambda: measurements.load_measurements(value=[1]),
+        lambda: measurements.load_measurements(value=HUGE),
     ],
 )
 def test_whatever_is_given_is_refused_in_few_words(load):
@@ -131,21 +132,21 @@ def test_whatever_is_given_is_refused_in_few_words(load):
 
 
 def test_every_name_says_where_it_comes_from():
-    names = (*catalogue.model_names(), *catalogue.accelerator_names(), *catalogue.workload_names())
+    names = (*catalogue.model_names(), *catalogue.accelerator_names(), *workloads.workload_names())
     for name in names:
         line = catalogue.source_of(name)
         assert "https://" in line and "retrieved 20" in line and "licence: " in line
 
 
 def test_references_are_readable():
-    references = catalogue.load_references()
+    references = tables.load_references()
     assert len(references) >= 15
     assert references["williams2009"].startswith("Williams, Waterman, Patterson (2009). Roofline:")
 
 
 def test_a_table_may_be_changed_by_its_reader():
-    catalogue.load_table("workload_shares")[0]["ratio_median"] = -1
-    assert catalogue.load_table("workload_shares")[0]["ratio_median"] == 0.2792
+    tables.load_table("workload_shares")[0]["ratio_median"] = -1
+    assert tables.load_table("workload_shares")[0]["ratio_median"] == 0.2792
 
 
 @pytest.fixture
@@ -161,21 +162,21 @@ def written(tmp_path):
 
 
 def test_a_config_of_ones_own_is_read(written):
-    assert catalogue.read_config(written('{"a": [1, 2.5, null, {"b": true}]}')) == {"a": [1, 2.5, None, {"b": True}]}
-    assert catalogue.read_config(str(written(b'\xef\xbb\xbf{"a": "\xc3\xa9"}'))) == {"a": "é"}
+    assert read_config(written('{"a": [1, 2.5, null, {"b": true}]}')) == {"a": [1, 2.5, None, {"b": True}]}
+    assert read_config(str(written(b'\xef\xbb\xbf{"a": "\xc3\xa9"}'))) == {"a": "é"}
 
 
 def test_the_same_config_gives_the_same_model(written):
     config = catalogue.model_config("llama-3.1-8b")
-    assert catalogue.read_config(written(json.dumps(config))) == config
+    assert read_config(written(json.dumps(config))) == config
 
 
 def test_a_config_of_exactly_one_mebibyte_is_read_and_one_byte_more_is_not(written):
     frame = len('{"a": ""}')
     padded = partial('{{"a": "{}"}}'.format)
-    assert catalogue.read_config(written(padded("x" * (2**20 - frame))))
+    assert read_config(written(padded("x" * (2**20 - frame))))
     with pytest.raises(InvalidInputError, match="over 1,048,576 bytes"):
-        catalogue.read_config(written(padded("x" * (2**20 - frame + 1))))
+        read_config(written(padded("x" * (2**20 - frame + 1))))
 
 
 @pytest.mark.parametrize(
@@ -207,33 +208,33 @@ def test_a_config_of_exactly_one_mebibyte_is_read_and_one_byte_more_is_not(writt
 def test_a_file_that_is_no_config_is_refused_by_name(written, content, problem):
     path = written(content)
     with pytest.raises(InvalidInputError) as caught:
-        catalogue.read_config(path)
+        read_config(path)
     assert problem in str(caught.value) and str(path) in str(caught.value)
     assert len(str(caught.value)) < 500 + len(str(path))
 
 
 def test_a_path_that_is_no_file_is_refused_by_name(tmp_path):
     with pytest.raises(InvalidInputError, match=r"absent\.json.*does not exist"):
-        catalogue.read_config(tmp_path / "absent.json")
+        read_config(tmp_path / "absent.json")
     with pytest.raises(InvalidInputError, match=r"is a folder.*inside it"):
-        catalogue.read_config(tmp_path)
+        read_config(tmp_path)
     for wrong in (None, 3.5, {"model_type": "llama"}):
         with pytest.raises(InvalidInputError, match="is not a path"):
-            catalogue.read_config(wrong)
+            read_config(wrong)
     with pytest.raises(LessonError):
-        catalogue.read_config("config\0.json")
+        read_config("config\0.json")
 
 
 def test_a_config_never_runs_code(written, tmp_path):
     """Remote code that a config names is data like any other: nothing is imported, and no file appears."""
     config = {"model_type": "llama", "auto_map": {"AutoConfig": "trap.Config"}}
     (tmp_path / "trap.py").write_text(f"open({str(tmp_path / 'sprung')!r}, 'w')", encoding="utf-8")
-    assert catalogue.read_config(written(json.dumps(config))) == config
+    assert read_config(written(json.dumps(config))) == config
     assert not (tmp_path / "sprung").exists()
 
 
 def test_without_its_data_the_catalogue_says_how_to_install_it(monkeypatch, tmp_path):
-    monkeypatch.setattr(catalogue, "DATA", tmp_path / "data")
+    monkeypatch.setattr(tables, "DATA", tmp_path / "data")
     with pytest.raises(InvalidInputError, match="install lessonlib from its checkout"):
         catalogue.model_names()
     with pytest.raises(InvalidInputError, match="install lessonlib from its checkout"):

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from helpers import refuses
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -443,8 +444,7 @@ def test_windows_of_the_families():
 
 @pytest.mark.parametrize("config", [None, [], "llama", 3, {1: 2}, [LLAMA]])
 def test_a_config_that_is_no_object(config):
-    with pytest.raises(InvalidInputError, match=r"config is a .*expected the parsed object of a config\.json"):
-        read_config_as_model(Model, config)
+    refuses(lambda: read_config_as_model(Model, config), "config")
 
 
 @pytest.mark.parametrize(
@@ -459,8 +459,8 @@ def test_a_config_that_is_no_object(config):
     ],
 )  # fmt: skip
 def test_a_wrong_value_names_key_value_and_what_was_expected(key, value):
-    with pytest.raises(InvalidInputError, match=rf"'(num_attention_heads|{key})'.*expected "):
-        Model.from_config({**LLAMA, "head_dim": None, key: value})
+    message = refuses(lambda: Model.from_config({**LLAMA, "head_dim": None, key: value}))
+    assert f"'{key}'" in message or "'num_attention_heads'" in message
 
 
 def test_null_is_not_the_class_default():

@@ -13,7 +13,7 @@ from lessonlib.face.exercises.book.notebook_06 import recorded_machine
 from lessonlib.face.figures.labels import along, label
 from lessonlib.face.figures.style import house_style, new_figure, png_bytes
 from lessonlib.face.figures.traffic_panels import traffic_panels
-from lessonlib.facts.catalogue import load_workload
+from lessonlib.facts.workloads import load_workload
 from lessonlib.measured.efficiency import decode_fits, decode_search
 from lessonlib.measured.timing.cpu import recorded_cpu
 from lessonlib.policy.cache import step_parts

@@ -10,7 +10,7 @@ from lessonlib.base.units import format_percent
 from lessonlib.face.exercises.book.common import server
 from lessonlib.face.figures.batches import break_even_lines, lever_curves, prefill_savings
 from lessonlib.face.palette import CACHE, PREFILL
-from lessonlib.facts.catalogue import load_workload
+from lessonlib.facts.workloads import load_workload
 from lessonlib.policy.levers import limit_batch, prefix_cache, quantised
 from lessonlib.policy.sensitivity import break_even_by_rho, break_even_output
 from lessonlib.request.cost import request_cost

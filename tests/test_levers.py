@@ -12,7 +12,8 @@ from helpers import BY_HAND, assembled, h100, llama, qwen3_30b_a3b, server
 
 from lessonlib import policy
 from lessonlib.base.errors import DoesNotFitError, InvalidInputError
-from lessonlib.facts.catalogue import load_table, load_workload
+from lessonlib.facts.tables import load_table
+from lessonlib.facts.workloads import load_workload
 from lessonlib.model.feedforward import DenseFeedForward
 from lessonlib.model.precision import Precision
 from lessonlib.model.state import GatedDeltaNet

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 import sample_traffic
 from lessonlib.base.errors import InvalidInputError, LessonError
 from lessonlib.facts import own_traffic
-from lessonlib.facts.catalogue import load_lengths, load_table, read_config
+from lessonlib.facts.own_model import read_config
 from lessonlib.facts.own_traffic import OwnTraffic, read_traffic
+from lessonlib.facts.tables import load_table
+from lessonlib.facts.workloads import load_lengths
 
 HEAD = "prompt_tokens,output_tokens\n"
 
@@ -166,7 +168,7 @@ def test_whatever_is_given_is_read_or_refused(source):
         assert traffic.prompt.min() >= 1 and traffic.output.min() >= 1 and len(traffic) >= 1
 
 
-def test_the_fast_path_and_the_slow_one_agree():
+def test_digits_spaces_quotes_and_floats_of_whole_numbers_are_read_alike():
     numbers = random.Random(3)
     rows = [(numbers.randint(1, 10**6), numbers.randint(1, 10**6)) for _ in range(20_000)]
     plain = HEAD + "".join(f"{p},{o}\n" for p, o in rows)
@@ -177,11 +179,6 @@ def test_the_fast_path_and_the_slow_one_agree():
     assert both(read_traffic(plain)) == both(read_traffic(spaced)) == both(read_traffic(quoted)) == expected
     assert both(read_traffic(floats)) == expected
     assert both(read_traffic(floats + "1234.000,5.\n")) == ([*expected[0], 1234], [*expected[1], 5])
-
-
-def test_floats_of_whole_numbers_take_the_fast_path(monkeypatch):
-    monkeypatch.setattr(own_traffic, "_slowly", None)  # which takes four times as long
-    assert both(read_traffic(HEAD + "200.0,300.0\n7,8.0\n")) == ([200, 7], [300, 8])
 
 
 def test_traffic_checks_itself_and_cannot_be_written_to():

@@ -10,7 +10,7 @@ from lessonlib.face.exercises.asking import find
 from lessonlib.face.exercises.book.notebook_06 import recorded_machine, recorded_steps
 from lessonlib.face.figures.measured import measured_steps
 from lessonlib.face.palette import MEASURED
-from lessonlib.facts.catalogue import DATA
+from lessonlib.facts.tables import DATA
 from lessonlib.measured.timing.cpu import CONTEXTS, PROMPTS, RECORDED, REQUESTS, busy_warning, recorded_cpu
 from lessonlib.measured.timing.record import read_records
 

@@ -9,7 +9,8 @@ import pytest
 from helpers import deepseek_v3, device, gqa_model, h100, llama, refuses, server
 
 from lessonlib.base.errors import MOST_TOKENS, DoesNotFitError, InvalidInputError, LessonError, UnknownNameError
-from lessonlib.facts.catalogue import load_accelerator, load_model, load_workload
+from lessonlib.facts.catalogue import load_accelerator, load_model
+from lessonlib.facts.workloads import load_workload
 from lessonlib.model.block import Block
 from lessonlib.model.feedforward import MixtureOfExperts
 from lessonlib.model.model import Model
@@ -18,7 +19,7 @@ from lessonlib.policy.batching import mixed_pass, steady_state
 from lessonlib.policy.cache import steady_attention_seconds
 from lessonlib.policy.estimates import omega, rho, ridge_tokens, roof_batch
 from lessonlib.policy.levers import limit_batch
-from lessonlib.policy.sensitivity import elasticities, faster_prefill
+from lessonlib.policy.sensitivity import elasticities
 from lessonlib.request.cost import request_cost
 from lessonlib.request.request import Request
 from lessonlib.time.accelerator import Accelerator
@@ -286,13 +287,6 @@ def test_what_is_no_request_or_name_is_refused_everywhere(wrong):
         lambda: Precision(wrong),
     ):
         refuses(call, kind=LessonError)
-
-
-@pytest.mark.parametrize(
-    "wrong", ["x", b"a", {}, object(), 10**400, 1j, True, [[1], [1, 2]], 0, -1, math.nan], ids=lambda v: repr(v)[:16]
-)
-def test_a_speed_up_of_prefill_is_a_positive_number(wrong):
-    refuses(lambda: faster_prefill(1.0, 1.0, wrong), "faster_prefill: k")
 
 
 @pytest.mark.parametrize("wrong", [None, "server", 3, h100()], ids=["none", "word", "number", "accelerator"])

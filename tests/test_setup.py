@@ -243,5 +243,5 @@ def test_a_missing_python_for_pytorch_is_named():
 
 def test_ci_runs_the_command_of_the_readme():
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
-    assert script.splitlines()[-3:] == ["make test", "make test-torch", "make test-browser"]
+    assert script.splitlines()[-4:] == ["make test", "make test-torch", "make test-wheel", "make test-browser"]
     assert "\nmake test " in (ROOT / "README.md").read_text(encoding="utf-8")

@@ -18,6 +18,7 @@ from typing import ClassVar
 from urllib.parse import quote
 
 import pytest
+from helpers import refuses
 from helpers import server as llama_on_h100
 
 from lessonlib import InvalidInputError, Request, request_cost
@@ -706,7 +707,7 @@ def test_loopback_and_a_plain_host_by_consent():
         ({"requests": {5: (40, 3)}}, "requests is {5: "),
         ({"requests": {"a": 5}}, "requests is {'a': 5}"),
         ({"requests": {"a": (1,)}}, "requests is "),
-        ({"requests": {"a": (40.0, 3)}}, "a: prompt words is 40.0; expected it as an int"),
+        ({"requests": {"a": (40.0, 3)}}, "a: prompt words is 40.0"),
         ({"requests": [("a", (40, 3))]}, r"requests is \["),
         ({"limits": "x"}, "limits is 'x'"),
         ({"key_variable": 5}, "key_variable is none"),
@@ -727,8 +728,7 @@ def test_a_teller_that_is_none_is_refused(base):
 
 def test_limits_are_checked():
     for name in ("seconds", "silence"):
-        with pytest.raises(InvalidInputError, match=f"Limits: {name} is 1e\\+300; expected at most 86,400 s"):
-            Limits(**{name: 1e300})
+        refuses(lambda name=name: Limits(**{name: 1e300}), f"Limits: {name}", "1e+300", "86,400")
     with pytest.raises(InvalidInputError, match="Limits: seconds is inf"):
         Limits(seconds=float("inf"))
     with pytest.raises(InvalidInputError, match="Limits: tokens is 0"):

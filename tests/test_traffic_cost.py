@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers import deepseek_v3, device, gqa_model, h100, qwen3_30b_a3b, server
+from helpers import deepseek_v3, device, gqa_model, h100, qwen3_30b_a3b, refuses, server
 
 from lessonlib.base.errors import DoesNotFitError, InvalidInputError
 from lessonlib.model.precision import Precision
@@ -153,19 +153,18 @@ CALLS = {
 @pytest.mark.parametrize(
     "request_, said",
     [
-        (Request([100, -50], [10, 10]), "request 1 has prompt -50, output 10, cached 0: prompt is not a whole number"),
-        (Request([100, 100, 0], [10, math.nan, 10]), "request 1 has prompt 100, output nan"),
-        (Request([100, 100], 10, [99, 100]), "request 1 has .* cached 100: cached is not"),
-        (Request([2.0**60], [1]), "request 0 has prompt"),
-        (Request([[100, 200]], 10), r".*shape \(1, 2\); expected one dimension"),
-        (Request([], []), r".*shape \(0,\); expected one dimension, with one request or more"),
-        ("mix", "request is 'mix'; expected a Request"),
+        (Request([100, -50], [10, 10]), ("request 1", "prompt -50")),
+        (Request([100, 100, 0], [10, math.nan, 10]), ("request 1", "prompt 100", "output nan")),
+        (Request([100, 100], 10, [99, 100]), ("request 1", "cached 100")),
+        (Request([2.0**60], [1]), ("request 0", "prompt")),
+        (Request([[100, 200]], 10), ("request", "(1, 2)")),
+        (Request([], []), ("request", "(0,)")),
+        ("mix", ("request", "'mix'")),
     ],
     ids=["negative", "nan", "cached", "huge", "two dimensions", "empty", "no request"],
 )
 def test_a_mix_with_a_request_that_cannot_be_meant_is_refused_by_its_row(name, request_, said):
-    with pytest.raises(InvalidInputError, match=f"{name}: {said}"):
-        CALLS[name](request_)
+    refuses(lambda: CALLS[name](request_), name, *said)
 
 
 def test_weights_that_leave_no_memory_have_no_omega():
@@ -176,8 +175,7 @@ def test_weights_that_leave_no_memory_have_no_omega():
 @pytest.mark.parametrize("call", [concurrency, mean_slot_bytes])
 @pytest.mark.parametrize("wrong", ["yes", 1, None])
 def test_paged_is_true_or_false(call, wrong):
-    with pytest.raises(InvalidInputError, match=r"paged is .*; expected True or False"):
-        call(server(), MIX, wrong)
+    refuses(lambda: call(server(), MIX, wrong), f"{call.__name__}: paged")
 
 
 def test_the_caller_s_dtype_does_not_wrap():

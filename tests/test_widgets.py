@@ -6,11 +6,12 @@ from itertools import pairwise, product
 
 import numpy as np
 import pytest
+from helpers import refuses
 
-from lessonlib.base.errors import InvalidInputError
 from lessonlib.base.units import format_percent, format_seconds
 from lessonlib.face.widgets.explorer import MOST, START, UNITS, explore_request, steps, view
-from lessonlib.facts.catalogue import load_accelerator, load_model, load_workload
+from lessonlib.facts.catalogue import load_accelerator, load_model
+from lessonlib.facts.workloads import load_workload
 from lessonlib.policy.estimates import omega, rho
 from lessonlib.request.cost import request_cost
 from lessonlib.request.request import Request
@@ -178,8 +179,7 @@ def test_a_page_without_sliders_says_what_to_do(explorer):
 
 def test_stops_are_of_a_slider():
     for wrong in ("nope", None, []):
-        with pytest.raises(InvalidInputError, match=r"control is .*; expected one of prompt, output, batch"):
-            steps(wrong)
+        refuses(lambda wrong=wrong: steps(wrong), "control", "prompt", "output", "batch")
 
 
 @pytest.mark.parametrize(

@@ -165,7 +165,7 @@ def continuous(count: int, load: float, prefill: str) -> None:
     import resource
 
     from lessonlib import load_accelerator, load_model
-    from lessonlib.facts.catalogue import load_lengths
+    from lessonlib.facts.workloads import load_lengths
     from lessonlib.policy.serving.simulator import simulate
     from lessonlib.policy.serving.traffic import all_at_once, poisson_traffic
 

@@ -8,7 +8,8 @@ and output lengths apart, so they are drawn apart: how a long prompt goes with a
 
 import numpy as np
 
-from lessonlib.facts.catalogue import DATA, load_lengths
+from lessonlib.facts.tables import DATA
+from lessonlib.facts.workloads import load_lengths
 
 PATH = DATA / "sample_traffic.csv"
 REQUESTS, SEED = 1000, 9

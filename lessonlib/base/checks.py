@@ -10,7 +10,7 @@ rule carries values that it takes and values that it refuses, so the tests of re
 import math
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from inspect import signature
 from types import MappingProxyType
@@ -26,7 +26,7 @@ R = TypeVar("R")
 REFUSED: Any = object()  # what `turn` returns for a value that cannot be meant
 LARGEST = sys.float_info.max
 ABOVE_ZERO = math.ulp(0.0)  # the smallest float above zero, so that a bound may be included always
-NOT_A_NUMBER = (math.nan, "1", None, True, np.True_, [1], 1j, 10**400)  # the last is too large for a float
+NOT_A_NUMBER = (math.nan, "1", None, True, np.True_, [1], np.array([1.0, 2.0]), 1j, 10**400)  # beyond all floats
 MASKED: Any = np.ma.masked_equal([1, 2], 2)
 HIDING = ([1, True], [[1, np.True_]], [np.array([True]), [2]], np.array([True]), MASKED, [np.ma.masked, 2])
 NOT_NUMBERS: tuple[Any, ...] = ("1", None, True, {}, [[1], [1, 2]], [10**400, 1], np.array("now", "M8[s]"), *HIDING)
@@ -70,8 +70,9 @@ class Rule:
 
 def a(kind: type, example: str = "") -> Rule:
     """An instance of `kind`; `example` is how to make one."""
-    article = "an" if kind.__name__[0] in "AEIOU" else "a"
-    bad = tuple(value for value in (None, 12, "a word", ("a", 1), kind) if not isinstance(value, kind))
+    article = "an" if kind.__name__[0] in "AEIOUaeiou" else "a"
+    others: tuple[Any, ...] = (None, 12, "a word", ("a", 1), [], kind)
+    bad = tuple(value for value in others if not isinstance(value, kind))
     return Rule(
         f"{article} {kind.__name__}{', such as ' if example else ''}{example}",
         lambda value: value if isinstance(value, kind) else REFUSED,
@@ -82,11 +83,11 @@ def a(kind: type, example: str = "") -> Rule:
 
 def count(least: int = 1, most: int | None = None) -> Rule:
     """A whole number, as an int."""
-    largest: float = math.inf if most is None else most
+    largest = int(LARGEST) if most is None else most
 
     def turn(value: Any) -> Any:
-        if type(value) is int and least <= value <= LARGEST:  # the usual case, and the fast one
-            return value if value <= largest else REFUSED
+        if type(value) is int:  # the usual case, and the fast one
+            return value if least <= value <= largest else REFUSED
         whole = int(value) if is_number(value) else None
         return whole if whole is not None and whole == value and least <= whole <= largest else REFUSED
 
@@ -185,11 +186,12 @@ def numbers(
         if misses is None or not misses.any():
             return None
         cell = np.unravel_index(np.argmax(misses), array.shape)
-        return f"{name}[{', '.join(str(i) for i in cell)}]", array[cell].item(), expected
+        return f"{name}[{', '.join(str(i) for i in cell)}]", array[cell].item(), each
 
     low = "above 0" if least == ABOVE_ZERO else "" if least <= -LARGEST else f"of at least {least:,.10g}"
     limits = f"from {least:,.10g} to {most:,.10g}" if low and most < LARGEST else low
-    expected = f"{'whole ' if whole else ''}numbers {limits}".rstrip() + (", one or a list of them" if flat else "")
+    each = f"a {'whole ' if whole else ''}number {limits}".rstrip()
+    expected = f"{each}, or {'a list' if flat else 'an array'} of them"
     inside = max(least, min(1.0, most))
     ends = ((least, -math.inf), (most, math.inf))
     misses = [math.nan, *(math.nextafter(end, far) for end, far in ends if end != far)]
@@ -218,8 +220,9 @@ def items(rule: Rule, least: int = 0) -> Rule:
 
     good = ([rule.good[0]] * max(least, 1), (rule.good[-1],) * (least + 1)) if rule.good else ()
     bad: tuple[Any, ...] = (None, 12, "12", np.array(1.0), *([*rule.good[:1], miss] for miss in rule.bad))
+    bad = (*bad, [], [*rule.good[:1]] * (least - 1)) if least else bad
     expected = f"{f'{least} or more' if least else 'a list of any length'}, each {rule.expected}"
-    return Rule(expected, turn, good, (*bad, []) if least else bad, rule.kind, rule.remedy, part)
+    return replace(rule, expected=expected, turn=turn, good=good, bad=bad, part=part)
 
 
 def named(rule: Rule, example: str) -> Rule:
@@ -235,20 +238,18 @@ def named(rule: Rule, example: str) -> Rule:
 
     bad: tuple[Any, ...] = (None, 12, "a word", [], {}, *({"a": miss} for miss in rule.bad))
     expected = f"a dict such as {example}, each {rule.expected}"
-    return Rule(expected, turn, tuple({"a": good} for good in rule.good), bad, part=part)
+    good = tuple({"a": value} for value in rule.good)
+    return replace(rule, expected=expected, turn=turn, good=good, bad=bad, part=part)
 
 
 def optional(rule: Rule) -> Rule:
     """What `rule` takes, or None."""
-    return Rule(
-        f"{rule.expected}, or None",
-        lambda value: None if value is None else rule.turn(value),
-        (None, *rule.good),
-        tuple(value for value in rule.bad if value is not None),
-        rule.kind,
-        rule.remedy,
-        rule.part,
-        rule.error,
+    return replace(
+        rule,
+        expected=f"{rule.expected}, or None",
+        turn=lambda value: None if value is None else rule.turn(value),
+        good=(None, *rule.good),
+        bad=tuple(value for value in rule.bad if value is not None),
     )
 
 
@@ -294,8 +295,9 @@ class Checked:
         return type(self).__name__
 
     def __post_init__(self) -> None:
+        owner = self.owner
         for name, rule in self.rules.items():
-            object.__setattr__(self, name, rule(self.owner, name, getattr(self, name)))
+            object.__setattr__(self, name, rule(owner, name, getattr(self, name)))
         self.complete()
 
     def complete(self) -> None:

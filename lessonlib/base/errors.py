@@ -15,7 +15,10 @@ MOST_TOKENS = 2**53  # the largest count that a float64 holds exactly
 
 
 class LessonError(ValueError):
-    """Base of every error that lessonlib raises on purpose."""
+    """Base of every error that lessonlib raises on purpose. A name that it quotes cannot move a terminal's cursor."""
+
+    def __str__(self) -> str:
+        return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in super().__str__())
 
 
 class InvalidInputError(LessonError):
@@ -99,16 +102,6 @@ def require_instance(owner: str, name: str, value: Any, kind: type, example: str
     """InvalidInputError unless `value` is a `kind`; `example` is how to make one."""
     if not isinstance(value, kind):
         raise InvalidInputError(f"{owner}: {name} is {shown(value)}; expected a {kind.__name__}, such as {example}.")
-
-
-def require_items(owner: str, name: str, values: Any, kind: type, example: str) -> tuple[Any, ...]:
-    """`values` as a tuple when each is a `kind`; InvalidInputError for the first that is not, and for no list."""
-    if not isinstance(values, Iterable):
-        raise InvalidInputError(f"{owner}: {shown(values)} is no list; expected several {kind.__name__}, as {example}.")
-    items = tuple(values)
-    for i, item in enumerate(items):
-        require_instance(owner, f"{name} {i}", item, kind, example)
-    return items
 
 
 def require_flag(owner: str, name: str, value: Any) -> bool:

@@ -4,18 +4,21 @@ import math
 from numbers import Real
 from typing import Any
 
-from lessonlib.base.errors import InvalidInputError, require_count, shown
+from lessonlib.base.checks import checked, count, wrong
 
 PREFIXES = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 SMALL_PREFIXES = ((1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"))
 
 
+DIGITS = count(1, 17)  # a float64 has no more
+
+
+@checked(digits=DIGITS)
 def format_quantity(value: float, unit: str, digits: int = 4) -> str:
     """`value` with `digits` significant digits, an SI prefix and the unit: 15009849344 B is "15.01 GB"."""
     value = _number(value)
     if math.isnan(value):
         return "undefined"
-    digits = require_count("format", "digits", digits, 1, 17)
     # As it will be shown: 999,999 B is 1.000 MB.
     size = 0.0 if math.isinf(value) else abs(float(f"{value:.{digits - 1}e}"))
     table = PREFIXES if unit != "s" else ()
@@ -37,7 +40,7 @@ def _number(value: Any) -> float:
             return float(number)
     except OverflowError:
         pass
-    raise InvalidInputError(f"format: value is {shown(value)}; expected a number that a float holds.")
+    raise wrong("format", "value", value, "a number that a float holds")
 
 
 def _significant(value: float, digits: int) -> str:
@@ -62,9 +65,10 @@ def format_seconds(value: float, digits: int = 4) -> str:
     return format_quantity(value, "s", digits)
 
 
+@checked(digits=DIGITS)
 def format_percent(fraction: float, digits: int = 3) -> str:
     """A fraction as a percentage with `digits` significant digits."""
-    value, digits = 100 * _number(fraction), require_count("format", "digits", digits, 1, 17)
+    value = 100 * _number(fraction)
     return "undefined" if math.isnan(value) else f"{_significant(value, digits)} %"
 
 

@@ -1,22 +1,17 @@
 """What was read elsewhere, each with its source: models, accelerators, workloads, measurements; a learner's files."""
 
+from lessonlib.base.files import Upload
 from lessonlib.facts.catalogue import (
-    DATA,
-    Measurement,
-    Workload,
     accelerator_names,
     load_accelerator,
-    load_lengths,
-    load_measurements,
     load_model,
-    load_references,
-    load_table,
-    load_workload,
     model_config,
     model_names,
     model_record,
-    read_config,
     source_of,
-    workload_names,
 )
+from lessonlib.facts.measurements import Measurement, load_measurements
+from lessonlib.facts.own_model import own_model, read_config
 from lessonlib.facts.own_traffic import OwnTraffic, read_traffic
+from lessonlib.facts.tables import DATA, load_references, load_table
+from lessonlib.facts.workloads import Workload, load_lengths, load_workload, workload_names

@@ -15,7 +15,9 @@ from functools import cache
 
 from lessonlib.base.checks import a, checked, items
 from lessonlib.base.errors import InvalidInputError
-from lessonlib.facts.catalogue import Measurement, load_accelerator, load_measurements, load_model, load_table
+from lessonlib.facts.catalogue import load_accelerator, load_model
+from lessonlib.facts.measurements import Measurement, load_measurements
+from lessonlib.facts.tables import load_table
 from lessonlib.measured.calibration import MeasuredTime
 from lessonlib.model.precision import UNQUANTISED, Precision
 from lessonlib.request.cost import decode_passes, prefill_passes

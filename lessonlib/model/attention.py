@@ -8,6 +8,7 @@ Each kind is a small frozen dataclass that answers the same questions, for one l
     span, span_sum    keys that a token attends to, itself included, and their sum over many tokens
     read, read_sum    cached tokens that a pass reads, and their sum over decode steps
     held              tokens that a sequence keeps of those it has seen
+    fills_at          tokens up to which all are attended to and held, and after which both stay the same
     pair_flops        FLOP for one (query, key) pair on cached tokens
     fresh_pair_flops  the same when nothing is cached (it differs for MLA only)
     expand_flops      FLOP to re-project one cached token, where that is a choice (MLA only)
@@ -21,6 +22,7 @@ Sources: Vaswani et al. 2017 (arXiv 1706.03762) for attention; Ainslie et al. 20
 Mamba-2.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,6 +56,15 @@ class Mixer(Part):
     def held(self, tokens: Any) -> Any:
         """Tokens that a sequence of `tokens` tokens keeps; it never falls as a sequence grows."""
         return tokens
+
+    @property
+    def fills_at(self) -> float | None:
+        """Tokens up to which each attends to all before it and all are kept; beyond, span and held stay the same.
+
+        A step reads its span, all but the token itself. Infinity: a sequence never stops growing. None: the law has
+        another form, and is known by asking alone.
+        """
+        return None
 
     def span(self, position: Any) -> Any:
         """Keys that the token at `position` attends to; 1 is the first token, which sees itself."""
@@ -142,6 +153,10 @@ class GroupedQueryAttention(Mixer):
         return tokens if self.window is None else minimum(tokens, float(self.window))
 
     @property
+    def fills_at(self) -> float:
+        return math.inf if self.window is None else self.window
+
+    @property
     def key_and_value_dim(self) -> int:
         return self.head_dim + (self.head_dim if self.value_dim is None else self.value_dim)
 
@@ -187,6 +202,10 @@ class MultiHeadLatentAttention(Mixer):
     @property
     def label(self) -> str:
         return "MLA"
+
+    @property
+    def fills_at(self) -> float:
+        return math.inf
 
     @property
     def matmul_weights(self) -> int:

@@ -1,8 +1,8 @@
 """The KV cache over an answer: how it grows, what growth does to a step, and what paging can and cannot save.
 
-    bytes at a position  = sum over kinds of layer of kappa min(tokens, window) + constant state
+    bytes at a position  = sum over kinds of layer of kappa held(tokens) + constant state
     step at position     = linear layers + the neighbours' caches + the own cache + all-reduces + overhead
-    cache passes weights = the first span s with b (sum of kappa min(s, window) + state traffic) > weight bytes of a
+    cache passes weights = the first span s with b (sum of kappa (read(s - 1) + 1) + state traffic) > weight bytes of a
     step traffic of an answer = sum over steps of the span: a triangle, not a rectangle of the final height
 
 In a batch started together all sequences have the same context. In a steady state each neighbour is at a place of its
@@ -74,11 +74,13 @@ def steady_attention_seconds(deployment: Deployment, request: Request) -> float:
     )
 
 
+@checked(deployment=DEPLOYMENT, batch=BATCH)
 def linear_step_seconds(deployment: Deployment, batch: int) -> float:
     """Seconds of the linear layers of one decode step: streaming the weights, until the batch reaches the ridge."""
     return float(pass_cost(deployment, 1, batch=batch).linear.seconds)
 
 
+@checked(deployment=DEPLOYMENT, batch=BATCH)
 def other_step_seconds(deployment: Deployment, batch: int) -> float:
     """Seconds of a decode step that are neither linear layers nor attention: all-reduces and overhead."""
     step = pass_cost(deployment, 1, batch=batch)

@@ -40,7 +40,7 @@ def whole_or_array(least: int) -> Rule:
             return REFUSED
         return array if array.ndim else turn(array.item())
 
-    bad = tuple(value for value in NOT_A_NUMBER if not isinstance(value, list))
+    bad = tuple(value for value in NOT_A_NUMBER if not isinstance(value, list | np.ndarray))
     expected = f"a whole number from {least} to 2**53, or an array of them"
     return Rule(expected, turn, (least, float(least), [least, 5]), (*bad, least - 1, least + 0.5, MOST_TOKENS + 1))
 

@@ -136,7 +136,7 @@ class Deployment(Checked):
 
     @property
     def cache_bytes_per_token(self) -> float:
-        """K: bytes that one more token adds over all layers, as long as no window is full."""
+        """K: bytes that one more token adds over all layers, as long as each of them keeps every token."""
         return sum(kind.cache_bytes for kind in self.sizes.kinds)
 
     def sequence_bytes(self, tokens: Any) -> Any:

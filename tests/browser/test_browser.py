@@ -15,8 +15,9 @@ from playwright.sync_api import expect
 from lessonlib import Deployment, Precision, load_accelerator, load_model
 from lessonlib.face.exercises.asking import find
 from lessonlib.face.report.report import traffic_report
-from lessonlib.facts.catalogue import DATA, model_config
+from lessonlib.facts.catalogue import model_config
 from lessonlib.facts.own_traffic import OwnTraffic, read_traffic
+from lessonlib.facts.tables import DATA
 
 WIDTHS = (1280, 800)
 # What a page says of each cell: how it ended, and what went wrong in it.

@@ -1,7 +1,7 @@
 """The numbers that notebook 02 says in its prose, each made by the library."""
 
 from lessonlib.face.exercises.book.common import CHAT, REASONING, cost_of, server
-from lessonlib.facts.catalogue import load_table
+from lessonlib.facts.tables import load_table
 
 
 def limit(request):

@@ -2,7 +2,7 @@
 
 from lessonlib import load_model
 from lessonlib.face.exercises.book.common import REASONING, server
-from lessonlib.facts.catalogue import load_measurements
+from lessonlib.facts.measurements import load_measurements
 from lessonlib.policy.cache import cache_by_kind, span_where_cache_passes_weights, step_parts
 from lessonlib.time.deployment import Deployment
 

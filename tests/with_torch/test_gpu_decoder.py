@@ -127,7 +127,7 @@ def test_it_takes_the_largest_logit_and_goes_on_from_there():
 
 def test_the_cache_is_never_overrun():
     made = decoder(room=40, bucket=8)
-    with pytest.raises(InvalidInputError, match="41 tokens on 0 cached ones; expected 1 or more, 40 in all"):
+    with pytest.raises(InvalidInputError, match="41 tokens on 0 cached ones"):
         made.prefill(IDS[:, :41])
     made.prefill(IDS[:, :39])
     before = made.cache.clone()

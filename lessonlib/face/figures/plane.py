@@ -17,10 +17,9 @@ from lessonlib.request.request import Request
 from lessonlib.time.deployment import Deployment
 
 if TYPE_CHECKING:
-    from lessonlib.facts.catalogue import Workload
+    from lessonlib.facts.workloads import Workload
 
 PLANE = ((5.0, 300_000.0), (5.0, 40_000.0))  # its ends in tokens
-EXACT: dict[str, Any] = {"color": PREFILL_INK}
 
 
 @house_style()
@@ -45,9 +44,10 @@ def plane(
     log_token_axis(axes.yaxis, "output tokens")
     if deployment.cache_bytes_per_token:
         edge = omega_edge(axes, deployment)
-        label(axes, (left, edge), f"omega = 1 at {edge:,.0f}", "below right", color=CACHE_INK)
-        words = "memory is full before\nthe batch reaches\nthe ridge"
-        label(axes, (left, edge), words, "above right", color=CACHE_INK)
+        if low < edge < high:
+            label(axes, (left, edge), f"omega = 1 at {edge:,.0f}", "below right", color=CACHE_INK)
+            words = "memory is full before\nthe batch reaches\nthe ridge"
+            label(axes, (left, edge), words, "above right", color=CACHE_INK)
     prompts, outputs = (np.unique(np.geomspace(*ends, 220).round()) for ends in PLANE)
     for batch in batches:
         name = f"batch {batch:,}: rho = {odds:.4f}" if batch == batches[0] else f"batch {batch:,}"
@@ -56,8 +56,8 @@ def plane(
         line = axes.contour(prompts, outputs, 1 - exact.decode_share, [prefill_share], colors=[PREFILL], linewidths=2)
         if batch == batches[len(batches) // 2] and len(line.get_paths()[0].vertices):
             end = max(line.get_paths()[0].vertices, key=sum)
-            label(axes, end, "exact,\nuntil memory\nis full", "right", **EXACT)
-    label(axes, (17, 1 + 1 / odds), "a short prompt costs\none decode step", "below right", **EXACT)
+            label(axes, end, "exact,\nuntil memory\nis full", "right", color=PREFILL_INK)
+    label(axes, (17, 1 + 1 / odds), "a short prompt costs\none decode step", "below right", color=PREFILL_INK)
     for workload in workloads:
         _workload_dot(axes, workload)
     for workload in workloads:  # once all dots are there

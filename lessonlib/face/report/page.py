@@ -4,19 +4,14 @@ It shows plain text only. Whatever comes from a file (its name, a column, a mode
 or Markdown. The page loads nothing and runs nothing.
 """
 
-import os
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from html import escape
-from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from lessonlib.base.errors import InvalidInputError, shown
-from lessonlib.base.text import plain_markdown
+from lessonlib.base.text import html_table, markdown_table, plain_markdown
 
 USUAL_LINES = 88  # of the report, tables and lists together; the sample has 84
-LONGEST_NAME = 100  # characters of a file's name, ending apart
 
 STYLE = """
 html{font-size:14px}
@@ -38,7 +33,7 @@ figure img{width:100%}figcaption{color:#444;margin:0 0 .6rem}
 """
 
 
-class Block(NamedTuple):
+class Section(NamedTuple):
     """A piece of the report. `kind`: "heading", "text", "list", "facts" (a list of lead and rest), "table" (its first
     row names the columns), "figure" (after which there are two columns)."""
 
@@ -52,23 +47,23 @@ class Picture(NamedTuple):
     caption: str
 
 
-def whole_page(title: str, blocks: Sequence[Block]) -> str:
+def whole_page(title: str, sections: Sequence[Section]) -> str:
     """The report as an HTML page of its own, its figure inside."""
+    style = f"{STYLE}@media print{{html{{font-size:{_print_size(title, sections)}pt}}}}"
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width">'
         '<meta http-equiv="Content-Security-Policy" '
         "content=\"default-src 'none'; img-src data:; style-src 'unsafe-inline'\">"
-        f"<title>{escape(title)}</title><style>{STYLE}@media print{{html{{font-size:{_print_size(title, blocks)}pt}}}}"
-        "</style></head>\n"
-        f"<body><main>{as_html(title, blocks, 1)}</main></body></html>\n"
+        f"<title>{escape(title)}</title><style>{style}</style></head>\n"
+        f"<body><main>{as_html(title, sections, 1)}</main></body></html>\n"
     )
 
 
-def _print_size(title: str, blocks: Sequence[Block]) -> float:
+def _print_size(title: str, sections: Sequence[Section]) -> float:
     """Points of the letters with which the report, and a long one too, goes on one sheet."""
     lines = len(title) // 50
-    for kind, rows in blocks:
+    for kind, rows in sections:
         lines += sum(1 + len(row) // 70 for row in rows) if kind in ("list", "text") else len(rows)
     return 7.5 if lines < USUAL_LINES else 6.8
 
@@ -77,20 +72,20 @@ def _in_tag(tag: str, text: str, more: str = "") -> str:
     return f"<{tag}{more}>{escape(text)}</{tag}>"
 
 
-def _cell(text: str, row: int, column: int) -> str:
-    """A cell of a table: a header in its first row and its first column."""
-    style = f"text-align:{'right' if column else 'left'};padding:.1em .25em"
-    if row and column:
-        return _in_tag("td", text, f' style="{style};white-space:nowrap"')
-    weight = "normal" if row else "bold"
-    return _in_tag("th", text, f' scope="{"row" if row else "col"}" style="{style};font-weight:{weight}"')
+CELL = "padding:.1em .25em"
+TABLE = {
+    "table": "width:100%;table-layout:auto;margin:0 0 .6em;break-inside:avoid",
+    "col": f"{CELL};font-weight:bold",
+    "row": f"{CELL};font-weight:normal",
+    "td": f"{CELL};white-space:nowrap",
+}
 
 
-def as_html(title: str, blocks: Sequence[Block], level: int) -> str:
+def as_html(title: str, sections: Sequence[Section], level: int) -> str:
     """The report as HTML, its title a heading of `level`. What follows the figure stands in two columns, with room."""
     parts = [_in_tag(f"h{level}", title)]
     open_columns = False
-    for kind, lines in blocks:
+    for kind, lines in sections:
         if kind == "heading":
             parts.append(_in_tag(f"h{level + 1}", lines[0], ' style="break-after:avoid"'))
         elif kind == "text":
@@ -101,90 +96,34 @@ def as_html(title: str, blocks: Sequence[Block], level: int) -> str:
             facts = (f"<li>{_in_tag('strong', f'{lead}:')} {escape(rest)}</li>" for lead, rest in lines)
             parts.append(f'<ul style="list-style:none;padding:0;margin:0 0 .6em">{"".join(facts)}</ul>')
         elif kind == "table":
-            rows = ["".join(_cell(cell, row, i) for i, cell in enumerate(cells)) for row, cells in enumerate(lines)]
-            rows = [f"<tr>{row}</tr>" for row in rows]
-            style = ' style="width:100%;table-layout:auto;margin:0 0 .6em;break-inside:avoid"'
-            parts.append(f"<table{style}><thead>{rows[0]}</thead><tbody>{''.join(rows[1:])}</tbody></table>")
+            header, *rows = lines
+            parts.append(html_table(rows, "l" + "r" * (len(header) - 1), header=header, styles=TABLE))
         else:
             from lessonlib.face.figures.style import figure_html
 
-            parts += [figure_html(picture.png, picture.alt, picture.caption) for picture in lines]
-            parts.append('<div style="columns:2 21rem;column-gap:2rem">')
+            parts += [figure_html(*lines[0]), '<div style="columns:2 21rem;column-gap:2rem">']
             open_columns = True
     inside = "\n".join(parts) + ("</div>" if open_columns else "")
     # The classes tell a notebook not to look for formulas between dollar signs.
     return f'<div class="tex2jax_ignore mathjax_ignore">{inside}</div>'
 
 
-def as_markdown(title: str, blocks: Sequence[Block], picture: str | None) -> str:
+def as_markdown(title: str, sections: Sequence[Section], picture: str | None) -> str:
     """The report as Markdown. `picture`: the name of the file with its figure; None: the figure in words alone."""
-    parts = [f"# {plain_markdown(title)}" if picture else f"### {plain_markdown(title)}"]
-    deeper = "##" if picture else "####"
-    for kind, lines in blocks:
+    plain, (mark, deeper) = plain_markdown, ("#", "##") if picture else ("###", "####")
+    parts = [f"{mark} {plain(title)}"]
+    for kind, lines in sections:
         if kind == "heading":
-            parts.append(f"{deeper} {plain_markdown(lines[0])}")
+            parts.append(f"{deeper} {plain(lines[0])}")
         elif kind == "text":
-            parts += [plain_markdown(line) for line in lines]
+            parts += map(plain, lines)
         elif kind == "list":
-            parts.append("\n".join(f"- {plain_markdown(line)}" for line in lines))
+            parts.append("\n".join(f"- {plain(line)}" for line in lines))
         elif kind == "facts":
-            parts.append("\n".join(f"- **{plain_markdown(lead)}:** {plain_markdown(rest)}" for lead, rest in lines))
+            parts.append("\n".join(f"- **{plain(lead)}:** {plain(rest)}" for lead, rest in lines))
         elif kind == "table":
-            rule = ["---", *["---:"] * (len(lines[0]) - 1)]
-            rows = [[plain_markdown(cell) for cell in row] for row in lines]
-            parts.append("\n".join(f"| {' | '.join(row)} |" for row in (rows[0], rule, *rows[1:])))
+            parts.append(markdown_table(lines[0], lines[1:], plain=True))
         else:
-            for _, alt, caption in lines:
-                parts.append(
-                    f"![{plain_markdown(alt)}]({quote(picture)})" if picture else f"Figure: {plain_markdown(alt)}"
-                )
-                parts.append(plain_markdown(caption))
+            ((_, alt, caption),) = lines
+            parts += [f"![{plain(alt)}]({quote(picture)})" if picture else f"Figure: {plain(alt)}", plain(caption)]
     return "\n\n".join(parts) + "\n"
-
-
-def place_of(name: Any) -> Path:
-    """Where a report of that name goes, without an ending; InvalidInputError for what cannot be the name of a file."""
-    text = os.fspath(name) if isinstance(name, str | os.PathLike) else ""
-    base = Path(text)
-    stem = base.name
-    for ending in (".html", ".md", ".png"):
-        stem = stem.removesuffix(ending)
-    if not isinstance(text, str) or not text or not stem.strip(". ") or text[-1] in "/\\" or not stem.isprintable():
-        raise InvalidInputError(f"save: name is {shown(name)}; expected a name without ending, such as 'my_report'.")
-    if len(stem) > LONGEST_NAME:
-        raise InvalidInputError(f"save: name has {len(stem)} characters; expected at most {LONGEST_NAME}.")
-    try:
-        there = base.parent.is_dir()
-    except OSError:  # a name too long for any folder
-        there = False
-    if not there:
-        raise InvalidInputError(f"save: the folder {shown(str(base.parent))} does not exist; make it first.")
-    return base.parent / stem
-
-
-def write_all(files: Mapping[Path, bytes]) -> None:
-    """Write files of one folder: all of them under other names first, and then each gets its own at one stroke.
-
-    So a full disk leaves the old ones as they were, and none is ever half written.
-    """
-    ready: dict[Path, str] = {}
-    path = Path()
-    try:
-        for path, content in files.items():
-            if path.is_dir():
-                raise InvalidInputError(f"save: {shown(path.name)} is a folder; choose another name.")
-            handle, ready[path] = tempfile.mkstemp(dir=path.parent, suffix=".part")
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-            os.chmod(ready[path], 0o644)
-        for path in list(ready):
-            os.replace(ready[path], path)
-            del ready[path]
-    except (OSError, ValueError) as error:  # ValueError: a name with a zero byte
-        if isinstance(error, InvalidInputError):
-            raise
-        why = getattr(error, "strerror", None) or error
-        raise InvalidInputError(f"save: {shown(path.name)} cannot be written: {why}.") from error
-    finally:
-        for temporary in ready.values():
-            Path(temporary).unlink(missing_ok=True)

@@ -1,6 +1,6 @@
 """Controls in a notebook: explorers of the arithmetic, and choosers of a learner's files."""
 
-from lessonlib.face.widgets.choosers import Upload, choose_model, choose_traffic, in_words, own_model, serve
+from lessonlib.face.widgets.choosers import choose_model, choose_traffic, in_words, serve
 from lessonlib.face.widgets.explorer import explore_request, numbers
 from lessonlib.face.widgets.explorers import (
     batch_numbers,

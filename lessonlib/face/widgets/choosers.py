@@ -8,31 +8,20 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from html import escape
-from pathlib import Path
 from typing import Any
 
 import ipywidgets
 
-from lessonlib.base.errors import InvalidInputError, LessonError, shown
-from lessonlib.facts.catalogue import load_model, read_config
+from lessonlib.base.errors import InvalidInputError, LessonError
+from lessonlib.base.files import Upload
+from lessonlib.facts.catalogue import load_model
+from lessonlib.facts.own_model import own_model
 from lessonlib.facts.own_traffic import OwnTraffic, read_traffic
-from lessonlib.model.model import Model
 from lessonlib.time.deployment import Deployment
 
 # What a device may have, from a small board to a rack: a number outside is one with the wrong unit.
 PLAUSIBLE = {"memory": (1e8, 1e15, "bytes", "96e9"), "bandwidth": (1e9, 1e16, "byte/s", "4e12")}
 PLAUSIBLE_PEAK = (1e9, 1e19, "FLOP/s", "750e12")
-
-
-class Upload(bytes):
-    """The content of an uploaded file, with its `name`."""
-
-    name: str
-
-    def __new__(cls, content: Any, name: str) -> "Upload":
-        made = super().__new__(cls, content)
-        made.name = name
-        return made
 
 
 @contextmanager
@@ -113,33 +102,6 @@ def choose_model(start: str = "llama-3.1-8b") -> Chooser:
 def choose_traffic(start: str | os.PathLike[str]) -> Chooser:
     """A chooser of a log of requests, a CSV. `start`: the path of one, until a file is read."""
     return Chooser("traffic (CSV)", ".csv,.tsv,.txt", read_traffic, read_traffic(start))
-
-
-def own_model(source: Any, like: str | None = None) -> Model:
-    """The model of a config.json, a path or an Upload, under the name that it has in the file or outside.
-
-    `like`: the family, for an architecture that has another's shape and a name of its own.
-    """
-    if isinstance(source, bytes) and not isinstance(source, Upload):
-        source = Upload(source, "config.json")
-    config = read_config(source)
-    try:
-        return Model.from_config(config, like=like, name=_model_name(config, source))
-    except LessonError as error:
-        file = source.name if isinstance(source, Upload) else os.fspath(source)
-        raise type(error)(f"Config file {shown(file)}: {error}") from error
-
-
-def _model_name(config: dict[str, Any], source: Any) -> str:
-    """What the config calls itself; or the file's name, its folder's where that is config.json; or its family's."""
-    path = Path(source.name if isinstance(source, Upload) else source)
-    called = config.get("_name_or_path")
-    names = (
-        called.replace("\\", "/").rstrip("/").split("/")[-1] if isinstance(called, str) else "",
-        path.stem if path.stem.split(" ")[0] != "config" else path.parent.name,
-        f"your {config.get('model_type')}" if isinstance(config.get("model_type"), str) else "your model",
-    )
-    return next(name for name in names if name.strip(" ."))[:200]
 
 
 def serve(deployment: Deployment, traffic: OwnTraffic) -> tuple[Deployment, OwnTraffic]:

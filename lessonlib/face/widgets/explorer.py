@@ -18,14 +18,9 @@ from lessonlib.base.errors import LessonError, require_choice, require_count
 from lessonlib.base.text import html_table
 from lessonlib.base.units import format_bytes, format_percent, format_seconds, tokens_label
 from lessonlib.face.palette import BOUNDARY, CACHE, CACHE_INK, GRID, INK, MEASURED, PREFILL, QUIET, WEIGHTS
-from lessonlib.facts.catalogue import (
-    load_accelerator,
-    load_model,
-    load_table,
-    load_workload,
-    model_names,
-    workload_names,
-)
+from lessonlib.facts.catalogue import load_accelerator, load_model, model_names
+from lessonlib.facts.tables import load_table
+from lessonlib.facts.workloads import load_workload, workload_names
 from lessonlib.policy.estimates import RHO_OF_FIVE_PERCENT, omega, rho
 from lessonlib.request.cost import RequestCost, request_cost
 from lessonlib.request.request import Request

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from lessonlib.base.errors import LessonError
-from lessonlib.facts.catalogue import DATA
+from lessonlib.facts.tables import DATA
 from lessonlib.measured.timing.cpu import measure
 from lessonlib.measured.timing.gpu import SIZES, time_gpu
 from lessonlib.measured.timing.predictions import timing_report

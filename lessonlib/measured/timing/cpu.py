@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from lessonlib.base.errors import LessonError
-from lessonlib.facts.catalogue import DATA
+from lessonlib.facts.tables import DATA
 from lessonlib.measured.timing.decoder import NumpyDecoder, toy_model
 from lessonlib.measured.timing.predictions import label
 from lessonlib.measured.timing.record import Record, head, read_record, record_from

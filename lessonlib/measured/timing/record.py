@@ -13,7 +13,6 @@ import math
 import os
 import platform
 import statistics
-import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple, get_type_hints
 
 from lessonlib.base.errors import InvalidInputError, is_number, require_choice, shown
+from lessonlib.base.files import GivenFile, quoted, write_new
 
 SCHEMA = "lessonlib.timing/1"
 KINDS = ("cpu", "cuda", "mps", "server")
@@ -205,25 +205,14 @@ def _fail(name: str, problem: str) -> None:
 
 def read_record(path: str | os.PathLike[str]) -> Record:
     """The record in a file; InvalidInputError that names the file when it is damaged, too large or foreign."""
-    name = shown(path)
+    file = GivenFile(path, "Timing record", "timing record", LARGEST, "no timing record of this library is so large")
+    content = file.content()
     try:
-        path = Path(path)
-        name = shown(path.name)
-        if not path.is_file():
-            _fail(name, "it is not there, or no regular file")
-        with path.open("rb") as stream:
-            content = stream.read(LARGEST + 1)
-        if len(content) > LARGEST:
-            _fail(name, f"it has more than {LARGEST:,} bytes, so it is no timing record")
-        return record_from(json.loads(content.decode(), parse_constant=lambda text: math.nan), name)
-    except OSError as error:
-        raise InvalidInputError(f"timing record {name}: it cannot be read ({error.strerror}).") from None
-    except TypeError:
-        raise InvalidInputError(f"read_record: path is {name}; expected the path of a timing record.") from None
+        return record_from(json.loads(content.decode(), parse_constant=lambda text: math.nan), repr(file.name))
     except InvalidInputError:
         raise
     except (ValueError, RecursionError) as error:
-        raise InvalidInputError(f"timing record {name}: it is damaged ({error}).") from None
+        file.refuse(f"is damaged ({error})", "measure again, or leave it out", error)
 
 
 def read_records(folder: str | os.PathLike[str], what: str | None = None) -> tuple[list[Record], list[str]]:
@@ -238,7 +227,7 @@ def read_records(folder: str | os.PathLike[str], what: str | None = None) -> tup
     except (OSError, TypeError, ValueError):
         paths = None
     if paths is None:
-        raise InvalidInputError(f"read_records: folder is {shown(folder)}; expected a folder that exists.")
+        raise InvalidInputError(f"read_records: folder is {quoted(folder)}; expected a folder that exists.")
     records, skipped = [], []
     for path in paths:
         try:
@@ -272,25 +261,9 @@ def write_record(record: Record, folder: str | os.PathLike[str]) -> Path:
     try:
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        path = _place(folder, record, content)
-        handle, temporary = tempfile.mkstemp(dir=folder, suffix=".part")
+        stamp = "".join(character if character.isalnum() else "-" for character in record.when)
+        endings = ("" if number == 1 else f"-{number}" for number in count(1))
+        return write_new((folder / f"{record.what}-{stamp}{ending}.json" for ending in endings), content)
     except (OSError, TypeError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
-        raise InvalidInputError(f"write_record: folder {shown(folder)} cannot be written to ({why}).") from None
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        Path(temporary).chmod(0o644)  # mkstemp lets nobody else read, and a record is there to be read
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    return path
-
-
-def _place(folder: Path, record: Record, content: bytes) -> Path:
-    """The first name of the record's that is free, or has this very content."""
-    stamp = "".join(character if character.isalnum() else "-" for character in record.when)
-    names = (f"{record.what}-{stamp}{'' if number == 1 else f'-{number}'}.json" for number in count(1))
-    paths = (folder / name for name in names)
-    return next(path for path in paths if not path.exists() or (path.is_file() and path.read_bytes() == content))
+        raise InvalidInputError(f"write_record: folder {quoted(folder)} cannot be written to ({why}).") from error

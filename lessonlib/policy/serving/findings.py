@@ -29,7 +29,7 @@ class Occupancy(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Report:
+class ServingRun:
     """What `simulate` found. Times are seconds on the clock of the arrivals; arrays have one entry for each request.
 
     NaN: not reached before the run ended, or no such token (TPOT of one token, an answer where all is thought).

@@ -2,7 +2,7 @@
 
 from lessonlib.face.exercises.book.common import CHAT, REASONING, cost_of, largest_batch, server
 from lessonlib.face.exercises.exercises import Choice, Number, choice, number
-from lessonlib.facts.catalogue import load_table
+from lessonlib.facts.tables import load_table
 from lessonlib.policy.estimates import RHO_OF_FIVE_PERCENT, ridge_tokens
 from lessonlib.request.request import Request
 from lessonlib.time.roofline import pass_cost

@@ -2,7 +2,8 @@
 
 from lessonlib.face.exercises.book.common import CHAT, FP8_CACHE, INT4, REASONING, cost_of, mixture, server
 from lessonlib.face.exercises.exercises import Choice, Number, choice, number
-from lessonlib.facts.catalogue import load_accelerator, load_model, load_workload
+from lessonlib.facts.catalogue import load_accelerator, load_model
+from lessonlib.facts.workloads import load_workload
 from lessonlib.model.precision import Precision
 from lessonlib.policy.batching import intensities, memory_batch
 from lessonlib.policy.levers import Lever, faster_peak, more_bandwidth

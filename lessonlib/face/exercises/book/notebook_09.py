@@ -4,8 +4,8 @@ from functools import cache
 
 from lessonlib.face.exercises.book.common import server
 from lessonlib.face.exercises.exercises import Choice, Number, choice, number
-from lessonlib.facts.catalogue import DATA
 from lessonlib.facts.own_traffic import OwnTraffic, read_traffic
+from lessonlib.facts.tables import DATA
 from lessonlib.policy.mix import TrafficCost, concurrency, price, rank_levers
 
 

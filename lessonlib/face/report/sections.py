@@ -1,0 +1,313 @@
+"""The sections of the report, in the order in which they are read: the library's numbers, put in words."""
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from lessonlib.base.text import one_line
+from lessonlib.base.units import format_bytes, format_percent, format_seconds
+from lessonlib.face.report.page import Picture, Section
+from lessonlib.facts.catalogue import accelerator_names, load_accelerator
+from lessonlib.facts.own_traffic import OwnTraffic
+from lessonlib.measured.efficiency import typical_efficiency
+from lessonlib.policy.estimates import RHO_OF_FIVE_PERCENT, omega, rho, ridge_tokens, roof_batch
+from lessonlib.policy.mix import Ranked, TrafficCost, concurrency, mean_slot_bytes, price, traffic_omega
+from lessonlib.request.request import Request
+from lessonlib.time.deployment import Deployment, Efficiency
+
+DOTS = 2500  # requests drawn as dots
+MOST_NAMES = 3  # of columns or keys that are listed
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What a report speaks of: the requests, priced one at a time and `full.batch` at a time.
+
+    `limit`: requests that memory holds on average; `hour`: the price of a device and hour in `currency`, or None.
+    """
+
+    deployment: Deployment
+    traffic: OwnTraffic
+    alone: TrafficCost
+    full: TrafficCost
+    limit: int
+    ranked: list[Ranked]
+    hour: float | None
+    currency: str
+
+    @cached_property
+    def request(self) -> Request:
+        """Every request, as arrays of lengths."""
+        return self.traffic.request
+
+    @cached_property
+    def whole(self) -> Request:
+        """All requests as one of as many tokens: rho and the roof batch of it are those of the whole."""
+        of = self.request
+        return Request(int(np.sum(of.prompt)), int(np.sum(of.output)), int(np.sum(of.cached)))
+
+    @cached_property
+    def columns(self) -> dict[str, TrafficCost]:
+        """The costs that stand side by side, by their headings."""
+        return {"alone": self.alone} | ({_at(self.full.batch): self.full} if self.full.batch > 1 else {})
+
+    def sections(self) -> tuple[Section, ...]:
+        return (*_verdict(self), _figure(self), *_numbers(self), *_levers(self), *_trust(self), *_assumptions(self))
+
+    def prices(self, cost: TrafficCost) -> tuple[float, float, float]:
+        """Price of a thousand requests, of a million output tokens (decode alone), of a million new prompt tokens."""
+        second = (self.hour or 0.0) * self.deployment.devices / 3600
+        return (
+            1e3 * second * cost.seconds / len(self.traffic),
+            1e6 * second * cost.decode.seconds / self.whole.output,
+            1e6 * second * cost.prefill.seconds / (self.whole.prompt - self.whole.cached),
+        )
+
+
+def _at(batch: int) -> str:
+    return f"{batch:,} at a time" if batch > 1 else "one at a time"
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.2f} x" if math.isfinite(ratio) else "(no time is left)"
+
+
+def _phase(share: float) -> str:
+    return f"decode, {format_percent(share)}" if share >= 0.5 else f"prefill, {format_percent(1 - share)}"
+
+
+def _money(value: float) -> str:
+    if value >= 1e9 or not value > 0:
+        return f"{value:.3g}"
+    return f"{value:,.{max(0 if value >= 1000 else 2, 2 - math.floor(math.log10(value)))}f}"
+
+
+def _bindings(cost: TrafficCost) -> list[tuple[str, float, str]]:
+    """(part, its share of the GPU clock, what binds it), the largest first."""
+    rows = []
+    for name, phase in (("prefill", cost.prefill), ("decode", cost.decode)):
+        rows.append((f"{name}: linear layers", phase.linear.seconds, phase.linear.bound))
+        rows.append((f"{name}: attention", phase.attention.seconds, phase.attention.bound))
+        rows.append((f"{name}: all-reduces", phase.communication, "link"))
+        rows.append((f"{name}: overhead", phase.overhead, "overhead"))
+    shares = [(name, seconds / cost.seconds, bound) for name, seconds, bound in rows if seconds > 0]
+    return sorted(shares, key=lambda row: -row[1])
+
+
+def _verdict(found: Found) -> list[Section]:
+    alone, full = found.alone, found.full
+    part, share, bound = _bindings(full)[0]
+    mix = traffic_omega(found.deployment, found.request)
+    batching = (
+        "Memory is full before the linear layers turn compute bound: a larger batch cannot rescue bandwidth."
+        if mix > 1
+        else "Memory holds a batch large enough to make passes with prompts mixed in compute bound."
+    )
+    exact = f"{full.prefill.seconds / full.decode.seconds:.3g}" if full.decode.seconds else "undefined"
+    best = ", ".join(f"{one.name} {_times(one.at_limit)}" for one in found.ranked[:3])
+    lines = [
+        ("Phase, by the GPU clock", f"{_phase(full.decode_share)}, {_at(full.batch)}."),
+        (
+            "Phase, by the request clock",
+            f"{_phase(alone.request_clock_decode_share)}, for one alone; "
+            f"{_phase(full.request_clock_decode_share)}, {_at(full.batch)}.",
+        ),
+        ("What binds", f"{bound}, in '{part}', the largest part of the GPU clock: {format_percent(share)}."),
+        (
+            "rho",
+            f"{rho(found.deployment, found.whole, full.batch):.3g}, an estimate of prefill over decode; with the cache "
+            f"reads, {exact}. A prefill that took no time would save {format_percent(1 - full.decode_share)}.",
+        ),
+        ("omega", f"{mix:.3g}. {batching}"),
+        ("Concurrency", f"memory holds {found.limit:,} of these requests at a time, on average."),
+        ("Levers, best first", f"{best}."),
+    ]
+    return [Section("facts", lines)]
+
+
+def _figure(found: Found) -> Section:
+    from lessonlib.face.figures.style import png_bytes
+    from lessonlib.face.figures.traffic_panels import traffic_panels
+
+    request, batch = found.request, found.full.batch
+    new, output = np.asarray(request.prompt) - request.cached, np.asarray(request.output)
+    rows = np.arange(len(new))
+    if len(rows) > DOTS:
+        rows = np.linspace(0, len(rows) - 1, DOTS).round().astype(np.int64)
+    under = float(np.mean(rho(found.deployment, Request(new, output), batch) < RHO_OF_FIVE_PERCENT))
+    words = f"{len(rows):,} of your {len(new):,} requests" if len(rows) < len(new) else f"your {len(new):,} requests"
+    said = "; ".join(
+        f"{label}, prefill {format_percent(cost.prefill.seconds / cost.seconds)}, linear layers of decode "
+        f"{format_percent(cost.decode.linear.seconds / cost.seconds)}, attention of decode "
+        f"{format_percent(cost.decode.attention.seconds / cost.seconds)}"
+        for label, cost in found.columns.items()
+    )
+    picture = Picture(
+        png_bytes(traffic_panels(found.deployment, new[rows], output[rows], found.columns), 64),
+        f"Left: prompt tokens to prefill against output tokens, both logarithmic, with {words} as dots. By rho's "
+        f"estimate {format_percent(under)} of them lie above the line of batch {batch:,}. Right: bars of the GPU "
+        f"clock; {said}.",
+        "Above the line of a batch, by rho's estimate, prefill takes under 5 % of the GPU clock: "
+        f"{format_percent(under)} of them at batch {batch:,}.",
+    )
+    return Section("figure", [picture])
+
+
+def _numbers(found: Found) -> list[Section]:
+    return [Section("heading", ["The numbers"]), _lengths(found), _costs(found), _memory(found)]
+
+
+def _lengths(found: Found) -> Section:
+    request, whole, count = found.request, found.whole, len(found.traffic)
+    ratio, waits = np.asarray(request.output) / request.prompt, found.full.ttft
+
+    def row(name: str, values: Any, mean: str, form: Any) -> tuple[str, ...]:
+        middle, high = np.quantile(values, (0.5, 0.95))
+        return name, form(middle), mean, form(high)
+
+    return Section(
+        "table",
+        [
+            ("your requests", "median", "mean", "95 %"),
+            row("prompt tokens", request.prompt, f"{whole.prompt / count:,.0f}", "{:,.0f}".format),
+            row("output tokens", request.output, f"{whole.output / count:,.0f}", "{:,.0f}".format),
+            row("output / prompt", ratio, f"{whole.output / whole.prompt:.3g} of all", "{:.3g}".format),
+            row("TTFT, prefilled alone", waits, format_seconds(float(waits.mean()), 3), lambda v: format_seconds(v, 3)),
+        ],
+    )
+
+
+def _costs(found: Found) -> Section:
+    count, whole = len(found.traffic), found.whole
+    priced = "" if found.hour is None else f", prices in {found.currency}"
+    rows = [(f"at the floor{priced}", *found.columns)]
+    for name, of in (
+        ("GPU clock, a request", lambda c: format_seconds(c.seconds / count)),
+        ("decode's share, GPU clock", lambda c: format_percent(c.decode_share)),
+        ("decode's share, request clock", lambda c: format_percent(c.request_clock_decode_share)),
+        ("decode's share, FLOPs", lambda c: format_percent(c.decode.flops / (c.decode.flops + c.prefill.flops))),
+        ("TPOT", lambda c: format_seconds(c.tpot, 3)),
+        ("TPOT, with stops for others' prefills", lambda c: format_seconds(c.tpot_with_stops, 3)),
+        ("output tokens a second", lambda c: f"{whole.output / c.seconds:,.0f}"),
+        ("requests an hour", lambda c: f"{3600 * count / c.seconds:,.0f}"),
+        ("rho", lambda c: f"{rho(found.deployment, whole, c.batch):.3g}"),
+    ):
+        rows.append((name, *(of(cost) for cost in found.columns.values())))
+    if found.hour is not None:
+        names = ("price of 1,000 requests", "of 1M output tokens, decode", "of 1M new prompt tokens, prefill")
+        prices = [found.prices(cost) for cost in found.columns.values()]
+        rows += [(name, *map(_money, values)) for name, values in zip(names, zip(*prices, strict=True), strict=True)]
+    return Section("table", rows)
+
+
+def _memory(found: Found) -> Section:
+    deployment, request = found.deployment, found.request
+    rows = [
+        ("memory and batch", "value"),
+        ("weights", format_bytes(deployment.weight_bytes)),
+        ("left for the cache", format_bytes(deployment.memory_free)),
+        ("a request, on average over time", format_bytes(mean_slot_bytes(deployment, request))),
+        ("requests at a time, reserved to their end", f"{found.limit:,}"),
+        ("requests at a time, paged, at their mean", f"{concurrency(deployment, request, paged=True):,}"),
+        ("ridge, tokens in a pass", f"{ridge_tokens(deployment):,.0f}"),
+        ("roof batch, prefill mixed in", f"{roof_batch(deployment, found.whole):,.0f}"),
+        ("omega of your mix", f"{traffic_omega(deployment, request):.3g}"),
+    ]
+    if deployment.cache_bytes_per_token:
+        mean = max(1, round(found.whole.output / len(found.traffic)))
+        rows.append((f"omega of your mean output, {mean:,} tokens", f"{omega(deployment, mean):.3g}"))
+    return Section("table", rows)
+
+
+def _levers(found: Found) -> list[Section]:
+    batch = _at(found.full.batch)
+    parts = [(name, format_percent(share), bound) for name, share, bound in _bindings(found.full)]
+    rows = [(one.name, _times(one.held), _times(one.at_limit)) for one in found.ranked]
+    return [
+        Section("heading", ["What binds, and what would help"]),
+        Section("table", [(f"part of the GPU clock, {batch}", "share", "bound by"), *parts]),
+        Section("table", [("lever: GPU time before / after", batch, "at its own limit"), *rows]),
+    ]
+
+
+def _trust(found: Found) -> list[Section]:
+    deployment, accelerator, batch = found.deployment, found.deployment.accelerator, found.full.batch
+    floor = "Ratios and rankings are surer than seconds: most of what is left out cancels in a ratio."
+    heading, table = Section("heading", ["How far to trust it"]), []
+    known = accelerator.name in accelerator_names() and _same_rates(accelerator, load_accelerator(accelerator.name))
+    if deployment.efficiency != Efficiency(all_reduce_latency=deployment.efficiency.all_reduce_latency):
+        lines = [f"The times use the efficiency that you gave, as stated above. {floor}"]
+    elif not known:
+        lines = [
+            "The times are a floor: real engines are slower. The rates of this accelerator are your own, so no "
+            f"published range is given here; give Efficiency(mfu, mbu, overhead) if you know yours. {floor}"
+        ]
+    else:
+        typical = typical_efficiency(accelerator.name)
+        table = [Section("table", _at_efficiencies(found, typical))]
+        guess = " For your batch and devices that is a guess." if batch > 1 or deployment.devices > 1 else ""
+        lines = [
+            "The floor is what no engine beats. Eight in ten published values, of one sequence on one device, lie "
+            f"between low and high.{guess} {floor}",
+            typical.provenance,
+        ]
+    return [heading, *table, Section("text", lines)]
+
+
+def _at_efficiencies(found: Found, typical: Any) -> list[list[str]]:
+    """The rows of a table: times and prices at the floor, and at each efficiency that is typical."""
+    header = ["efficiency", "TPOT, alone", f"TPOT, {_at(found.full.batch)}", "output tokens a second"]
+    rows = [header if found.hour is None else [*header, f"1,000 requests, {found.currency}"]]
+    for name in ("floor", "high", "middle", "low"):
+        efficiency = found.deployment.efficiency if name == "floor" else getattr(typical, name)
+        server = replace(found.deployment, efficiency=efficiency)
+        one, many = (price(server, found.request, batch) for batch in (1, found.full.batch))
+        rate = f"{found.whole.output / many.seconds:,.0f}"
+        row = [name, format_seconds(one.tpot, 3), format_seconds(many.tpot, 3), rate]
+        rows.append(row if found.hour is None else [*row, _money(found.prices(many)[0])])
+    return rows
+
+
+def _same_rates(one: Any, other: Any) -> bool:
+    return all(getattr(one, name) == getattr(other, name) for name in ("memory", "bandwidth", "peaks"))
+
+
+def _listed(names: Any) -> str:
+    """Names from outside, the first few of them."""
+    some = [one_line(name, 24) for name in names]
+    return ", ".join(some[:MOST_NAMES]) + (f" and {len(some) - MOST_NAMES} more" if len(some) > MOST_NAMES else "")
+
+
+def _assumptions(found: Found) -> list[Section]:
+    deployment, traffic, count = found.deployment, found.traffic, len(found.traffic)
+    compute, efficiency = str(deployment.precision.compute), deployment.efficiency
+    rows = count + sum(traffic.left_out.values())
+    lines = [f"Left out: {some:,} of {rows:,} rows, {reason}." for reason, some in traffic.left_out.items()]
+    if traffic.columns:
+        read = ", ".join(f"{kind} tokens from {one_line(title, 24)}" for kind, title in traffic.columns.items())
+        lines.append(f"Read: {read}.")
+    if traffic.unread:
+        lines.append(
+            f"Not read: {_listed(traffic.unread)}. Every prompt is taken as uncached, unless cached_column says more."
+        )
+    lines += [
+        f"{count:,} requests, each with its own lengths, none drawn. Times of arrival are not used: "
+        f"{found.full.batch:,} are always under way, none queues. Memory is reserved for prompt + output tokens, as "
+        "long as a request decodes, so long answers weigh more in the mix than in the mean.",
+        f"{deployment.accelerator.peak(compute) / 1e12:,.4g} TFLOP/s dense {compute}, "
+        f"{deployment.accelerator.bandwidth / 1e9:,.5g} GB/s; {deployment.memory_fraction:.0%} of "
+        f"{format_bytes(deployment.accelerator.memory)} a device for weights and cache. {deployment.precision}. "
+        f"MFU {efficiency.mfu:g}, MBU {efficiency.mbu:g}, overhead {format_seconds(efficiency.overhead)} a pass.",
+        "Prompts are prefilled alone, between steps. Mixed into steps, a part of that is hidden while the batch is "
+        "below the roof batch.",
+        "Not counted: activations, dequantisation, sampling, idle time, retries. Levers: quality and effort are not "
+        "asked.",
+    ]
+    if deployment.model.expert_kinds:
+        lines.append("Experts are drawn uniformly; a pass reads the expected number of distinct ones.")
+    if deployment.model.defaults_used:
+        lines.append(f"Absent from the config, default of its class: {_listed(deployment.model.defaults_used)}.")
+    return [Section("heading", ["What is assumed"]), Section("list", lines)]
