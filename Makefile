@@ -20,7 +20,7 @@ TORCH_NEEDS = tests/with_torch/requirements.txt
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL = help
-.PHONY: help lab test test-torch test-wheel test-browser oracle size env check nbval notebooks bench bench-browser clean
+.PHONY: help lab test test-torch test-wheel test-browser oracle counts size env check nbval notebooks bench bench-browser clean
 
 help: ## list the targets
 	@echo "make lab   opens the notebooks;   make test   runs every test.   All targets:"
@@ -86,6 +86,12 @@ endif
 
 notebooks: env ## execute all notebooks in fresh kernels and store their outputs (ARGS=02 for one, ARGS=--check to compare)
 	$(RUN) tools/notebooks.py $(ARGS)
+
+counts: env ## write the numbers of README, CHANGELOG and other pages that count what is there (ARGS=--check to compare)
+	$(RUN) tools/counts.py $(ARGS)
+
+size: env ## print the lines of the library by room, its largest file and what is over a cap
+	$(RUN) tools/size.py
 
 bench: env ## measure the speed; the last line is one JSON object
 	$(RUN) tools/bench.py $(ARGS)

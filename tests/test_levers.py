@@ -1,20 +1,27 @@
-"""rho, omega and the roof batch: the lesson's own figures, the formulae by hand, where they hold and bend."""
+"""Estimates and levers. rho, omega and the roof batch: the lesson's own figures, the formulae by hand, where they bend.
 
+Each lever has a row in LEVERS with its effect on one stated case, worked out by hand or bounded.
+"""
+
+import inspect
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from helpers import BY_HAND, assembled, h100, llama, qwen3_30b_a3b, server
 
+from lessonlib import policy
 from lessonlib.base.errors import DoesNotFitError, InvalidInputError
 from lessonlib.facts.tables import load_table
 from lessonlib.facts.workloads import load_workload
 from lessonlib.model.feedforward import DenseFeedForward
 from lessonlib.model.precision import Precision
 from lessonlib.model.state import GatedDeltaNet
+from lessonlib.policy import levers
 from lessonlib.policy.estimates import omega, rho, ridge_tokens, roof_batch, used_over_read
 from lessonlib.request.cost import request_cost
 from lessonlib.request.request import Request
+from lessonlib.time.deployment import Efficiency
 
 RIDGE = 989e12 / 3.35e12
 CHAT, REASONING = Request(1024, 128), Request(128, 12_800)
@@ -173,3 +180,62 @@ def test_the_ratio_of_100_is_not_the_typical_reasoning_request():
     assert [f"{100 * edge(row['requests_ratio_ge_100'] for row in rows):.0f}" for edge in (min, max)] == ["2", "12"]
     agent = load_workload("agent-step")
     assert agent.output / agent.prompt < 0.01
+
+
+# ---- levers, on one stated case: reasoning at batch 32 on the lesson's server, with 2 ms of overhead in each pass
+
+STATED = server(efficiency=Efficiency(overhead=2e-3))
+GQA, FFN = 2 * 4096 * 4096 + 2 * 4096 * 1024, 3 * 4096 * 14_336  # matmul weights of a layer, of 32
+MLA = 4096 * 32 * (128 + 64) + 4096 * (512 + 64) + 512 * 32 * (128 + 128) + 32 * 128 * 4096
+
+
+def limit(saved=0.0, token=131_072, memory=80e9, output=12_800, **others):
+    """The largest batch: sequences in 0.9 of the memory, beside the weights."""
+    return (0.9 * memory - (2 * 8_030_261_248 - saved)) // (token * (128 + output))
+
+
+def seconds_each(batch=32, saved=0.0, token=131_072, output=12_800, bandwidth=3.35e12, wait=2e-3, passed=1.0, **others):
+    """GPU seconds of a request: its decode steps alone, for its prefill is less than 0.1 % of them.
+
+    A pass yields `passed` tokens. It reads all weights but the embedding, less the bytes `saved`, and of each sequence
+    the prompt and, on average, half of the answer; then it waits.
+    """
+    weights = 2 * (8_030_261_248 - 128_256 * 4096) - saved
+    return ((weights + batch * token * (128 + output / 2)) / bandwidth + wait) * (output - 1) / passed / batch
+
+
+# A lever, its arguments, and what it changes by hand: sizes of the above, or bounds of the speed-up.
+LEVERS = {
+    "faster_peak": ([2], (1, 1.0004)),  # no more than the prefill can be saved
+    "more_bandwidth": ([2], {"bandwidth": 2 * 3.35e12}),
+    "more_memory": ([2], {"memory": 2 * 80e9}),
+    "scaled_overhead": ([0], {"wait": 0}),
+    "quantised": ({"blocks": "int4", "cache": "fp8"}, {"saved": 32 * (GQA + FFN) * (2 - 4.25 / 8), "token": 65_536}),
+    "latent_attention": ([512, 64], {"saved": 32 * (GQA - MLA) * 2, "token": 32 * (512 + 64) * 2}),
+    "tensor_parallel": ([4], (1, seconds_each() / seconds_each(bandwidth=4 * 3.35e12))),  # all-reduces come on top
+    "prefix_cache": ([1.0], (1, 1.0004)),
+    "chunked_prefill": ([64], (0.999, 1)),  # a second prefill pass reads the weights once more
+    "speculative_decoding": ([4, 0.7], {"passed": 1 + 0.7 + 0.7**2 + 0.7**3 + 0.7**4}),
+    "batch_to_limit": ([], {"batch": 33}),
+    "shorter_answer": ([0.5], {"output": 6400}),
+}
+
+
+def test_every_lever_has_a_row():
+    public = {name: found for name, found in vars(levers).items() if inspect.isfunction(found) and name[0] != "_"}
+    made = {name for name, found in public.items() if inspect.signature(found).return_annotation is levers.Lever}
+    assert made == set(LEVERS), "every lever of lessonlib/policy/levers.py has a row in LEVERS, with its effect by hand"
+    assert made <= set(vars(policy)), "every lever is imported by lessonlib/policy/__init__.py"
+
+
+@pytest.mark.parametrize("name", LEVERS)
+def test_a_lever_buys_what_it_buys_by_hand(name):
+    given, effect = LEVERS[name]
+    lever = getattr(levers, name)(**given) if isinstance(given, dict) else getattr(levers, name)(*given)
+    found = lever.speedup(STATED, REASONING, 32)
+    if isinstance(effect, tuple):
+        assert effect[0] < found < effect[1]
+        return
+    assert found == pytest.approx(seconds_each() / seconds_each(**effect), rel=2e-3)
+    at_limit = seconds_each(limit()) / seconds_each(**{**effect, "batch": limit(**effect)})
+    assert lever.speedup_at_limit(STATED, REASONING) == pytest.approx(at_limit, rel=2e-3)

@@ -218,7 +218,12 @@ def print_new(file: str, old: dict) -> None:
     """Print a new row; to stderr, what a row does not hold: the cache by layer, and the same at twice the tokens."""
     row, counts = ROWS[file](old)
     if counts.parameters is None:
-        raise SystemExit(f"The model cannot be built: {counts.reason}")
+        if "name" in old:
+            raise SystemExit(f"The model cannot be built: {counts.reason}")
+        print(line(ROWS["more_default_configs"](old)[0]))
+        print(f"Its own defaults do not build it ({counts.reason}): this is its row of", file=sys.stderr)
+        print("more_default_configs.json. A config.json whose sizes build it gives a row with counts.", file=sys.stderr)
+        return
     print(line(row))
     for tokens, found in ((TOKENS, counts), (2 * TOKENS, count_file(old["config"], 2 * TOKENS))):
         alike = ((size, len(list(group))) for size, group in groupby(found.layers or ()))

@@ -19,11 +19,7 @@ def stored(file, key, name):
         ("config_oracle", "config_class", "NanoChatConfig"),  # dense
         ("config_oracle", "config_class", "OlmoeConfig"),  # experts
         ("config_oracle", "config_class", "MiniCPM3Config"),  # multi-head latent attention
-        (
-            "config_oracle",
-            "config_class",
-            "NemotronHConfig",
-        ),  # Mamba-2 and attention, and layers without a cache
+        ("config_oracle", "config_class", "NemotronHConfig"),  # Mamba-2 and attention, and layers without a cache
         ("config_oracle", "config_class", "Qwen3_5Config"),  # gated delta rules; the language model of a wrapper
         ("more_default_configs", "architecture", "NemotronForCausalLM"),  # its own defaults do not build it
         ("more_default_configs", "architecture", "BloomForCausalLM"),
@@ -72,6 +68,13 @@ def test_a_new_row_of_a_class_is_the_line_of_the_file(capsys):
     for name in ("NoSuchClass", "T5Model", "torch"):
         with pytest.raises(SystemExit, match=f"{name} is no causal language model of transformers"):
             config_oracle.main(["--class", name])
+
+
+def test_a_class_that_its_own_defaults_do_not_build_gets_the_row_that_holds_them(capsys):
+    assert config_oracle.main(["--class", "NemotronForCausalLM"]) == 0
+    printed = capsys.readouterr()
+    assert printed.out == stored("more_default_configs", "architecture", "NemotronForCausalLM") + "\n"
+    assert "Its own defaults do not build it" in printed.err
 
 
 def test_a_new_row_of_a_file_runs_nothing_that_the_file_names(capsys, tmp_path):
