@@ -35,7 +35,6 @@ SENTENCES = [
     (fraction(zero=True), 2, "a fraction from 0 to 1."),
     (flag(), 1, "True or False."),
     (choice(("first", "joint")), "last", "one of first, joint."),
-    (choice(("fp32", "bf16"), "a dtype"), "int3", "a dtype, one of fp32, bf16."),
     (text("'vLLM'"), 3, "a text, such as 'vLLM'."),
     (numbers(), "x", "a number, or an array of them."),
     (numbers(checks.ABOVE_ZERO, math.inf), 0, "a number above 0, or an array of them."),

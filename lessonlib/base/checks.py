@@ -26,7 +26,10 @@ R = TypeVar("R")
 REFUSED: Any = object()  # what `turn` returns for a value that cannot be meant
 LARGEST = sys.float_info.max
 ABOVE_ZERO = math.ulp(0.0)  # the smallest float above zero, so that a bound may be included always
-Examples = tuple[tuple[Any, ...], tuple[Any, ...]]  # values that a rule takes, and values that it refuses
+NOT_A_NUMBER = (math.nan, "1", None, True, np.True_, [1], np.array([1.0, 2.0]), 1j, 10**400)  # beyond all floats
+MASKED: Any = np.ma.masked_equal([1, 2], 2)
+HIDING = ([1, True], [[1, np.True_]], [np.array([True]), [2]], np.array([True]), MASKED, [np.ma.masked, 2])
+NOT_NUMBERS: tuple[Any, ...] = ("1", None, True, {}, [[1], [1, 2]], [10**400, 1], np.array("now", "M8[s]"), *HIDING)
 
 
 def wrong(
@@ -42,12 +45,13 @@ class Rule:
 
     `turn` gives that value, or REFUSED. `expected` says in words what is taken, `remedy` what to do. `part` finds the
     part of a value that is wrong, as `fault` returns it: the second of several points. `kind` is the class of which an
-    instance is asked for, if one is. `examples` are values that it takes and that it refuses, made when a test asks.
+    instance is asked for, if one is. `good` and `bad` are values to test the rule with.
     """
 
     expected: str
     turn: Callable[[Any], Any]
-    examples: Callable[[], Examples] = lambda: ((), ())
+    good: tuple[Any, ...] = ()
+    bad: tuple[Any, ...] = ()
     kind: type | None = None
     remedy: str = ""
     part: Callable[[str, Any], tuple[str, Any, str] | None] = lambda name, value: None
@@ -59,14 +63,6 @@ class Rule:
             raise wrong(owner, *self.fault(name, value), self.remedy, self.error)
         return turned
 
-    @property
-    def good(self) -> tuple[Any, ...]:
-        return self.examples()[0]
-
-    @property
-    def bad(self) -> tuple[Any, ...]:
-        return self.examples()[1]
-
     def fault(self, name: str, value: Any) -> tuple[str, Any, str]:
         """Of a value that is refused: the name of what is wrong, that itself, and what was expected."""
         return self.part(name, value) or (name, value, self.expected)
@@ -76,17 +72,13 @@ def a(kind: type, example: str = "") -> Rule:
     """An instance of `kind`; `example` is how to make one."""
     article = "an" if kind.__name__[0] in "AEIOUaeiou" else "a"
     others: tuple[Any, ...] = (None, 12, "a word", ("a", 1), [], kind)
+    bad = tuple(value for value in others if not isinstance(value, kind))
     return Rule(
         f"{article} {kind.__name__}{', such as ' if example else ''}{example}",
         lambda value: value if isinstance(value, kind) else REFUSED,
-        lambda: ((), tuple(value for value in others if not isinstance(value, kind))),
-        kind,
+        bad=bad,
+        kind=kind,
     )
-
-
-def _not_one_number() -> tuple[Any, ...]:
-    beyond_floats = 10**400
-    return math.nan, -math.inf, "1", None, True, np.True_, [1], np.array([1.0, 2.0]), 1j, beyond_floats
 
 
 def count(least: int = 1, most: int | None = None) -> Rule:
@@ -99,12 +91,11 @@ def count(least: int = 1, most: int | None = None) -> Rule:
         whole = int(value) if is_number(value) else None
         return whole if whole is not None and whole == value and least <= whole <= largest else REFUSED
 
-    def examples() -> Examples:
-        bad = (least - 1, least - 2, least + 0.5, math.inf, *_not_one_number(), *(() if most is None else (most + 1,)))
-        return (least, float(least), np.int64(least), *(() if most is None else (most,))), bad
-
-    limits = f"of at least {least:,}" if most is None else f"from {least:,} to {most:,}"
-    return Rule(f"a whole number {limits}", turn, examples)
+    good: tuple[Any, ...] = (least, float(least), np.int64(least))
+    bad = (least - 1, least - 2, least + 0.5, -math.inf, math.inf, *NOT_A_NUMBER)
+    if most is None:
+        return Rule(f"a whole number of at least {least:,}", turn, good, bad)
+    return Rule(f"a whole number from {least:,} to {most:,}", turn, (*good, most), (*bad, most + 1))
 
 
 def _real(least: float, most: float, expected: str) -> Rule:
@@ -114,12 +105,9 @@ def _real(least: float, most: float, expected: str) -> Rule:
         number = float(value) if isinstance(value, float) or is_number(value) else math.nan
         return number if least <= number <= most else REFUSED
 
-    def examples() -> Examples:
-        good = (most, max(least, min(1.0, most)), *(() if most < 1 else (1, np.float32(1))))
-        bad = (math.nextafter(least, -math.inf), least - 1, *_not_one_number())
-        return good, bad if most == math.inf else (*bad, math.nextafter(most, math.inf))
-
-    return Rule(expected, turn, examples)
+    good = (most, max(least, min(1.0, most)), *(() if most < 1 else (1, np.float32(1))))
+    bad = (math.nextafter(least, -math.inf), least - 1, -math.inf, *NOT_A_NUMBER)
+    return Rule(expected, turn, good, bad if most == math.inf else (*bad, math.nextafter(most, math.inf)))
 
 
 def rate(unit: str, zero: bool = False, infinite: bool = False) -> Rule:
@@ -145,17 +133,19 @@ def flag() -> Rule:
     return Rule(
         "True or False",
         lambda value: bool(value) if isinstance(value, bool | np.bool_) else REFUSED,
-        lambda: ((True, False, np.True_), (None, 0, 1, "True", [], [True], np.array(True))),
+        good=(True, False, np.True_),
+        bad=(None, 0, 1, "True", [], [True], np.array(True)),
     )
 
 
-def choice(words: Iterable[str], what: str = "", error: type[LessonError] = InvalidInputError) -> Rule:
-    """One of some words, which may be called `what`."""
+def choice(words: Iterable[str], error: type[LessonError] = InvalidInputError) -> Rule:
+    """One of some words."""
     known = tuple(words)
     return Rule(
-        f"{what}{', ' if what else ''}one of {', '.join(known)}",
+        f"one of {', '.join(known)}",
         lambda value: value if isinstance(value, str) and value in known else REFUSED,
-        lambda: (known, (None, 1, True, "", "a word", known[0] + " ", known[0].encode(), [known[0]], [])),
+        good=known,
+        bad=(None, 1, True, "", "a word", known[0] + " ", known[0].encode(), [known[0]], []),
         error=error,
     )
 
@@ -165,7 +155,8 @@ def text(example: str = "", error: type[LessonError] = InvalidInputError) -> Rul
     return Rule(
         f"a text{', such as ' if example else ''}{example}",
         lambda value: value if isinstance(value, str) and value else REFUSED,
-        lambda: (("a word",), (None, 1, "", b"a word", ["a word"])),
+        good=("a word",),
+        bad=(None, 1, "", b"a word", ["a word"]),
         error=error,
     )
 
@@ -201,21 +192,14 @@ def numbers(
     limits = f"from {least:,.10g} to {most:,.10g}" if low and most < LARGEST else low
     each = f"a {'whole ' if whole else ''}number {limits}".rstrip()
     expected = f"{each}, or {'a list' if flat else 'an array'} of them"
-
-    def examples() -> Examples:
-        inside = max(least, min(1.0, most))
-        table = np.array([[inside, inside]])
-        ends = ((least, -math.inf), (most, math.inf))
-        misses = [math.nan, *(math.nextafter(end, far) for end, far in ends if end != far)]
-        misses += [inside + 0.5] if whole else []
-        cells = ([inside, miss] for miss in misses if not (holes and math.isnan(miss)))
-        masks = np.ma.masked_equal([1, 2], 2), [np.ma.masked, 2]
-        flags = [1, True], [[1, np.True_]], [np.array([True]), [2]], np.array([True])
-        others: tuple[Any, ...] = "1", None, True, {}, [[1], [1, 2]], [10**400, 1], np.array("now", "M8[s]")
-        good = inside, [inside, inside]
-        return good if flat else (*good, table), (*misses, *cells, *masks, *flags, *others, *((table,) if flat else ()))
-
-    return Rule(expected, turn, examples, part=part)
+    inside = max(least, min(1.0, most))
+    ends = ((least, -math.inf), (most, math.inf))
+    misses = [math.nan, *(math.nextafter(end, far) for end, far in ends if end != far)]
+    misses += [inside + 0.5] if whole else []
+    bad = (*NOT_NUMBERS, *misses, *([inside, miss] for miss in misses if not (holes and math.isnan(miss))))
+    table = np.array([[inside, inside]])
+    good = (inside, [inside, inside], *(() if flat else (table,)))
+    return Rule(expected, turn, good, (*bad, *((table,) if flat else ())), part=part)
 
 
 def items(rule: Rule, least: int = 0) -> Rule:
@@ -234,14 +218,11 @@ def items(rule: Rule, least: int = 0) -> Rule:
         misses = ((i, item) for i, item in enumerate(listed(value) or ()) if rule.turn(item) is REFUSED)
         return next((rule.fault(f"{name}[{i}]", item) for i, item in misses), None)
 
-    def examples() -> Examples:
-        one = [*rule.good[:1]]
-        bad = (None, 12, "12", np.array(1.0), *([*one, miss] for miss in rule.bad))
-        good = (one * max(least, 1), (rule.good[-1],) * (least + 1)) if one else ()
-        return good, (*bad, [], one * (least - 1)) if least else bad
-
+    good = ([rule.good[0]] * max(least, 1), (rule.good[-1],) * (least + 1)) if rule.good else ()
+    bad: tuple[Any, ...] = (None, 12, "12", np.array(1.0), *([*rule.good[:1], miss] for miss in rule.bad))
+    bad = (*bad, [], [*rule.good[:1]] * (least - 1)) if least else bad
     expected = f"{f'{least} or more' if least else 'a list of any length'}, each {rule.expected}"
-    return replace(rule, expected=expected, turn=turn, examples=examples, part=part)
+    return replace(rule, expected=expected, turn=turn, good=good, bad=bad, part=part)
 
 
 def named(rule: Rule, example: str) -> Rule:
@@ -255,12 +236,10 @@ def named(rule: Rule, example: str) -> Rule:
         each = value.items() if isinstance(value, Mapping) else ()
         return next((rule.fault(f"{name}[{key!r}]", item) for key, item in each if rule.turn(item) is REFUSED), None)
 
-    def examples() -> Examples:
-        bad: tuple[Any, ...] = (None, 12, "a word", [], {}, *({"a": miss} for miss in rule.bad))
-        return tuple({"a": value} for value in rule.good), bad
-
+    bad: tuple[Any, ...] = (None, 12, "a word", [], {}, *({"a": miss} for miss in rule.bad))
     expected = f"a dict such as {example}, each {rule.expected}"
-    return replace(rule, expected=expected, turn=turn, examples=examples, part=part)
+    good = tuple({"a": value} for value in rule.good)
+    return replace(rule, expected=expected, turn=turn, good=good, bad=bad, part=part)
 
 
 def optional(rule: Rule) -> Rule:
@@ -269,7 +248,8 @@ def optional(rule: Rule) -> Rule:
         rule,
         expected=f"{rule.expected}, or None",
         turn=lambda value: None if value is None else rule.turn(value),
-        examples=lambda: ((None, *rule.good), tuple(value for value in rule.bad if value is not None)),
+        good=(None, *rule.good),
+        bad=tuple(value for value in rule.bad if value is not None),
     )
 
 
@@ -282,10 +262,8 @@ def checked(**rules: Rule) -> Callable[[Callable[P, R]], Callable[P, R]]:
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         body: Any = function
         owner = function.__qualname__.removesuffix(".__init__").removesuffix(".__call__")
-        parameters = signature(function).parameters
-        order = [name for name, it in parameters.items() if it.kind is it.POSITIONAL_OR_KEYWORD]
-        place_of = {name: order.index(name) if name in order else sys.maxsize for name in parameters}
-        places = tuple((place_of[name], name, rule.turn, rule) for name, rule in rules.items())
+        names = list(signature(function).parameters)
+        places = tuple((names.index(name), name, rule.turn, rule) for name, rule in rules.items())
 
         @wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:

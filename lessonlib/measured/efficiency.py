@@ -5,8 +5,8 @@ from functools import cache
 
 import numpy as np
 
-from lessonlib.base.checks import checked, optional, text, wrong
-from lessonlib.base.errors import UnknownNameError
+from lessonlib.base.checks import checked, optional, text
+from lessonlib.base.errors import UnknownNameError, shown
 from lessonlib.facts.catalogue import load_accelerator
 from lessonlib.measured.calibration import Fit, RelativeErrors, Search, finest, relative_errors, source_quantiles
 from lessonlib.measured.published import memory_classes, points
@@ -56,9 +56,8 @@ def typical_efficiency(accelerator: str | Accelerator, engine: str | None = None
     name = accelerator.name if isinstance(accelerator, Accelerator) else accelerator
     name = load_accelerator(name).name  # refused here, with the nearest names
     known = sorted({point.engine for point in points()})
-    if engine is not None and engine not in known:
-        expected = f"one of {', '.join(known)}, or None"
-        raise wrong("typical_efficiency", "engine", engine, expected, error=UnknownNameError)
+    if engine is not None and not (isinstance(engine, str) and engine in known):
+        raise UnknownNameError(f"engine {shown(engine)} is not known; expected None or one of {', '.join(known)}.")
     memory_class = memory_classes()[name]
     search, fits, key = decode_search(), decode_fits(), () if engine is None else (engine,)
     fit = finest(fits, key)

@@ -17,18 +17,15 @@ from lessonlib.model.block import Block
 from lessonlib.model.config.reader import read_config_as_model
 from lessonlib.model.stack import Stack
 
-COUNT, BLOCK = count(), a(Block)
+LAYERS, BLOCK = count(), a(Block)
 
 
 def _layers(value: Any) -> Any:
     """(number of layers, Block), or REFUSED."""
     if not isinstance(value, tuple) or len(value) != 2:
         return REFUSED
-    pair = COUNT.turn(value[0]), BLOCK.turn(value[1])
+    pair = LAYERS.turn(value[0]), BLOCK.turn(value[1])
     return REFUSED if REFUSED in pair else pair
-
-
-LAYERS = Rule("(number of layers, Block)", _layers, lambda: ((), (None, 1, (1,), (1, "a block"))))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +52,7 @@ class Model(Checked, Stack):
     rules: ClassVar = {
         "width": count(),
         "vocabulary": count(),
-        "blocks": items(LAYERS, least=1),
+        "blocks": items(Rule("(number of layers, Block)", _layers, bad=(None, 1, (1,), (1, "a block"))), least=1),
         "tied_embeddings": flag(),
         "max_positions": optional(count()),
         "position_weights": count(0),

@@ -5,7 +5,7 @@ one for 16 (4.5), q8_0 one fp16 for 32 (8.5); int4 is counted with an fp16 scale
 4.85 on average over a Llama. Sources: OCP Microscaling Formats 1.0; the block layouts of GGUF.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import ClassVar
 
 from lessonlib.base.checks import Checked, checked, choice, optional, text
@@ -27,7 +27,7 @@ BITS: dict[str, float] = {
 }
 
 UNQUANTISED = ("fp32", "fp16", "bf16")
-DTYPE = choice(BITS, "a dtype", UnknownNameError)
+DTYPE = replace(choice(BITS, UnknownNameError), expected=f"a dtype, one of {', '.join(BITS)}")
 
 
 @checked(dtype=DTYPE)

@@ -96,7 +96,7 @@ def scaled_overhead(k: float) -> Lever:
     )
 
 
-PART = choice((part.name for part in fields(Precision)), "a part", UnknownNameError)
+PART = choice((part.name for part in fields(Precision)), UnknownNameError)
 
 
 def quantised(**parts: str) -> Lever:
