@@ -52,7 +52,7 @@ class Model(Checked, Stack):
     rules: ClassVar = {
         "width": count(),
         "vocabulary": count(),
-        "blocks": items(Rule("(number of layers, Block)", _layers, bad=(None, 1, (1,), (1, "a block"))), least=1),
+        "blocks": items(Rule("(number of layers, Block)", _layers), least=1),
         "tied_embeddings": flag(),
         "max_positions": optional(count()),
         "position_weights": count(0),
