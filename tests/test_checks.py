@@ -114,14 +114,38 @@ NOT_A_NUMBER = (math.nan, "1", None, True, np.True_, [1], np.array([1.0, 2.0]), 
 MASKED: Any = np.ma.masked_equal([1, 2], 2)
 HIDING = ([1, True], [[1, np.True_]], [np.array([True]), [2]], np.array([True]), MASKED, [np.ma.masked, 2])
 NOT_NUMBERS = ("1", None, True, {}, [[1], [1, 2]], [10**400, 1], np.array("now", "M8[s]"), *HIDING)
-NUMBERS = (1, 0.5, 0, 3.0, 1e-3, 2, -1, -0.5, 1.5, np.float32(1), np.int64(2), math.inf, -math.inf, 1e308, -1e308, 2**53 + 1)
+NUMBERS = (
+    1,
+    0.5,
+    0,
+    3.0,
+    1e-3,
+    2,
+    -1,
+    -0.5,
+    1.5,
+    np.float32(1),
+    np.int64(2),
+    math.inf,
+    -math.inf,
+    1e308,
+    -1e308,
+    2**53 + 1,
+)
 WORDS = ("bf16", "first", "latency", "mbu", "blocks", "", "a word", "bf16 ", b"bf16", ("a", 1), (1, "a block"), int)
-ALONE = (*NUMBERS, *WORDS, *EXAMPLES.values(), *NOT_A_NUMBER, Request([1, 2], 5), server(speculation=Speculation(4, 0.7)))
+ALONE = (
+    *NUMBERS,
+    *WORDS,
+    *EXAMPLES.values(),
+    *NOT_A_NUMBER,
+    Request([1, 2], 5),
+    server(speculation=Speculation(4, 0.7)),
+)
 POOL = (
     *(*ALONE, *NOT_NUMBERS, [], (), [2, 0.5, 7], np.array([[1.0, 2.0]]), np.array(1.0)),
-    *([value] for value in ALONE),
+    *([value] for value in (*NUMBERS, *WORDS, *EXAMPLES.values())),
     *([value, value, object()] for value in ALONE[:3]),
-    *({"bf16": value} for value in ALONE),
+    *({"bf16": value} for value in NUMBERS),
 )
 
 FUNCTIONS = checked_functions()

@@ -1,5 +1,6 @@
 """What is refused after a config was read: sizes borrowed from another class, and keys that were not read."""
 
+import re
 from typing import Any
 
 from lessonlib.base.errors import UnsupportedModelError
@@ -31,8 +32,8 @@ def refuse_unread(keys: Keys) -> None:
         if value is None or key in keys.read or key.endswith("_token_id"):
             continue
         unset = value is False or value in (0, "", [], {})
-        counts_groups = GROUPS.search(key.lower()) and not isinstance(value, bool | str | dict)
-        if key not in assumed and (unset or not (STRUCTURAL.search(key) or counts_groups)):
+        counts_groups = re.search(GROUPS, key.lower()) and not isinstance(value, bool | str | dict)
+        if key not in assumed and (unset or not (re.search(STRUCTURAL, key) or counts_groups)):
             continue
         if key in assumed and (assumed[key] is None or _all_are(value, assumed[key])):
             continue
