@@ -41,7 +41,7 @@ from lessonlib.measured.published import points
 from lessonlib.model.attention import GroupedQueryAttention, MultiHeadLatentAttention
 from lessonlib.model.feedforward import DenseFeedForward, MixtureOfExperts
 from lessonlib.model.precision import Precision
-from lessonlib.model.state import GatedDeltaNet, KimiDeltaAttention, Mamba1, Mamba2, ShortConvolution
+from lessonlib.model.state import ConstantState, GatedDeltaNet, KimiDeltaAttention, Mamba1, Mamba2, ShortConvolution
 from lessonlib.policy.serving.traffic import Traffic
 from lessonlib.request.lengths import LengthQuantiles
 from lessonlib.request.request import Case, Request
@@ -66,6 +66,7 @@ EXAMPLES: dict[type, Any] = {  # of what rules ask for, and of what has rules
         LengthQuantiles((0.5, 1), (10, 20)),
         GroupedQueryAttention(width=8, heads=4, kv_heads=2, head_dim=2),
         MultiHeadLatentAttention(width=8, heads=4, kv_rank=4, nope_dim=2, rope_dim=2, value_dim=2),
+        ConstantState(width=8, conv_kernel=2),
         GatedDeltaNet(width=8, key_heads=2, value_heads=2, key_dim=2, value_dim=2, conv_kernel=2),
         KimiDeltaAttention(width=8, heads=4, head_dim=2, conv_kernel=2),
         Mamba2(width=8, heads=4, head_dim=2, groups=2, state_size=2, conv_kernel=2),
