@@ -1,4 +1,4 @@
-"""Errors that name the thing, the value, what was expected and what to do; and the checks that raise them.
+"""Errors that name the thing, the value, what was expected and what to do; and how a value is shown and read.
 
 Every error of lessonlib is a `LessonError`, and so a `ValueError`: one `except` catches them all, and none is a crash.
 Bottom room: it imports nothing of lessonlib, and everything may import it.
