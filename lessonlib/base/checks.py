@@ -37,20 +37,19 @@ def wrong(
 class Rule:
     """What a value must be. Called with the owner's name, the value's name and the value, it returns the value to keep.
 
-    `turn` gives that value, or REFUSED. `expected` says in words what is taken, `remedy` what to do. `part` finds the
-    part of a value that is wrong, as `fault` returns it: the second of several points.
+    `turn` gives that value, or REFUSED. `expected` says in words what is taken. `part` finds the part of a value that
+    is wrong, as `fault` returns it: the second of several points.
     """
 
     expected: str
     turn: Callable[[Any], Any]
-    remedy: str = ""
     part: Callable[[str, Any], tuple[str, Any, str] | None] = lambda name, value: None
     error: type[LessonError] = InvalidInputError
 
     def __call__(self, owner: str, name: str, value: Any) -> Any:
         turned = self.turn(value)
         if turned is REFUSED:
-            raise wrong(owner, *self.fault(name, value), self.remedy, self.error)
+            raise wrong(owner, *self.fault(name, value), error=self.error)
         return turned
 
     def fault(self, name: str, value: Any) -> tuple[str, Any, str]:
