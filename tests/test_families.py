@@ -172,7 +172,7 @@ def changed_without_saying_so(config, model, key, defaults):
     if isinstance(config[key], list):
         return None  # a rule of its class, by layer: held by the tests of windows and of whole configs
     row = FAMILIES[model.family]
-    names = next((names for names in vars(row).values() if isinstance(names, str) and key in names.split("|")), key)
+    names = next((names for names in row if isinstance(names, str) and key in names.split("|")), key)
     stated = defaults.get(config.get("model_type"), {})
     for default in [
         *(stated[name] for name in names.split("|") if name in stated),
