@@ -165,6 +165,4 @@ DEPLOYMENT = a(Deployment, "Deployment(model, accelerator)")  # the rule of ever
 PLAIN = Rule(
     "a Deployment without speculation, as a step here emits one token; request_cost prices speculation",
     lambda value: value if isinstance(value, Deployment) and value.speculation is None else REFUSED,
-    bad=DEPLOYMENT.bad,
-    kind=Deployment,
 )
