@@ -14,7 +14,7 @@ from typing import Any
 
 from lessonlib.base.checks import checked, count, flag, numbers, rate
 from lessonlib.base.errors import MOST_TOKENS, InvalidInputError
-from lessonlib.policy.cache import linear_step_seconds, other_step_seconds, steady_attention_seconds
+from lessonlib.policy.cache import shared_step_seconds, steady_attention_seconds
 from lessonlib.request.cost import prefill_phase, request_cost
 from lessonlib.request.request import BATCH, REQUEST, Request, require_chunks
 from lessonlib.time.deployment import DEPLOYMENT, PLAIN, Deployment
@@ -24,14 +24,12 @@ from lessonlib.work.passes import Passes, attention_work, equal_passes, linear_w
 
 @checked(deployment=DEPLOYMENT, request=REQUEST, steady=flag(), block=count())
 def memory_batch(deployment: Deployment, request: Request, steady: bool = False, block: int = 1) -> int:
-    """The largest batch that fits, with memory in blocks of `block` tokens.
+    """The largest batch of one request that fits, with memory in blocks of `block` tokens; 0 when not even one does.
 
-    Reserved at the end (prompt + output tokens each), or `steady`: each sequence holds the mean over its answer, which
-    is what a server with paging and many requests at different places needs. 0 when not even one fits.
+    Each sequence is reserved at its end (prompt + output tokens), or if `steady` holds the mean over its answer, as on
+    a server with paging. `Deployment.largest_batch` takes any number of held tokens, `mix.concurrency` a mix.
     """
-    held = request.prompt + request.output
-    if steady:
-        held = request.prompt + (request.output + 1) // 2
+    held = request.prompt + ((request.output + 1) // 2 if steady else request.output)
     return deployment.largest_batch(-(-held // block) * block)
 
 
@@ -79,10 +77,9 @@ def steady_state(deployment: Deployment, request: Request, batch: int, mixed: bo
     steps = request.output - 1
     if mixed:
         return SteadyState(batch, mixed_pass(deployment, request, batch), 0.0, steps, request.output)
-    alone = request_cost(deployment, request).ttft
-    attention = batch * steady_attention_seconds(deployment, request)
-    step = linear_step_seconds(deployment, batch) + attention + other_step_seconds(deployment, batch)
-    return SteadyState(batch, step, alone, steps, request.output)
+    linear, other = shared_step_seconds(deployment, batch)
+    step = linear + batch * steady_attention_seconds(deployment, request) + other
+    return SteadyState(batch, step, request_cost(deployment, request).ttft, steps, request.output)
 
 
 @checked(deployment=PLAIN, request=REQUEST, batch=BATCH)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lessonlib.base.errors import InvalidInputError
-from lessonlib.policy.cache import linear_step_seconds, other_step_seconds
+from lessonlib.policy.cache import shared_step_seconds
 from lessonlib.policy.serving.memory import AskedLayers, CountedLayers, Layers
 from lessonlib.policy.serving.traffic import Traffic
 from lessonlib.time.deployment import Deployment
@@ -89,8 +89,7 @@ class Clock:
 
     def _shared_seconds(self, n: int) -> float:
         """Of a decode step of n sequences, all that does not depend on their spans."""
-        seconds = linear_step_seconds(self.deployment, n) + other_step_seconds(self.deployment, n)
-        return seconds + n * self.state_seconds
+        return sum(shared_step_seconds(self.deployment, n)) + n * self.state_seconds
 
     def _linear_seconds(self, tokens: int, logits: int) -> float:
         """Of a pass over `tokens` tokens, all but attention and constant states."""
