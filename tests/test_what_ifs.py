@@ -117,7 +117,7 @@ def test_latent_attention_by_hand():
     assert isinstance(mixer, MultiHeadLatentAttention)
     assert deployment.cache_bytes_per_token == 32 * 576 * 2
     assert mixer.pair_flops == 2 * 32 * 576 + 2 * 32 * 512
-    assert latent_attention()(server(deepseek_v3(), device()), CHAT, 1)[0].model.blocks == deepseek_v3().blocks
+    assert latent_attention()(server(deepseek_v3(), device()), CHAT, 1).deployment.model.blocks == deepseek_v3().blocks
 
 
 # ---- speculation

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from lessonlib.base.checks import checked
-from lessonlib.base.elementwise import floor
+from lessonlib.base.elementwise import floor, ratio
 from lessonlib.base.errors import InvalidInputError, shown
 from lessonlib.request.explain import assumptions, equations, html_view, text_table
 from lessonlib.request.request import BATCHES, REFUSALS, REQUESTS, Request, broadcast_shape, first_wrong, require_chunks
@@ -109,10 +109,7 @@ class RequestCost:
     @property
     def tpot(self) -> Any:
         """Seconds per output token, decode time / (n_out - 1). NaN, not zero, for one output token: it is undefined."""
-        steps = np.asarray(self.request.output, dtype=float) - 1
-        seconds = np.asarray(self.decode.seconds)
-        quotient = np.divide(seconds, steps, out=np.full(np.broadcast(seconds, steps).shape, np.nan), where=steps > 0)
-        return float(quotient) if quotient.ndim == 0 else quotient
+        return ratio(self.decode.seconds, self.request.output - 1)
 
     @property
     def flops(self) -> Any:
