@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lessonlib.base.checks import checked, count, flag, numbers, rate
+from lessonlib.base.elementwise import ratio
 from lessonlib.base.errors import MOST_TOKENS, InvalidInputError
 from lessonlib.policy.cache import shared_step_seconds, steady_attention_seconds
 from lessonlib.request.cost import prefill_phase, request_cost
@@ -38,7 +39,9 @@ class SteadyState:
     """A server that always holds `batch` requests of one kind. Seconds are of the GPU clock.
 
     `step`: one decode step, or one mixed pass. `prefill`: prefill seconds for one request that are not inside a step (0
-    when mixed). `period`: GPU seconds in which `batch` requests are served from end to end.
+    when mixed). `period`: GPU seconds in which `batch` requests are served from end to end. `tokens_per_second`: output
+    tokens of the whole server. `tpot`: seconds between a user's tokens on average, the stops for other users' prefills
+    included; NaN for one output token.
     """
 
     batch: int
@@ -46,24 +49,10 @@ class SteadyState:
     prefill: float
     steps: int
     output: int
-
-    @property
-    def period(self) -> float:
-        return self.batch * self.prefill + self.steps * self.step
-
-    @property
-    def seconds_per_request(self) -> float:
-        return self.period / self.batch
-
-    @property
-    def tokens_per_second(self) -> float:
-        """Output tokens a second of the whole server."""
-        return self.batch * self.output / self.period
-
-    @property
-    def tpot(self) -> float:
-        """Seconds between a user's tokens on average, the stops for other users' prefills included."""
-        return self.period / self.steps if self.steps else float("nan")
+    period = property(lambda self: self.batch * self.prefill + self.steps * self.step)
+    seconds_per_request = property(lambda self: self.period / self.batch)
+    tokens_per_second = property(lambda self: self.batch * self.output / self.period)
+    tpot = property(lambda self: ratio(self.period, self.steps))
 
 
 @checked(deployment=PLAIN, request=REQUEST, batch=BATCH, mixed=flag())

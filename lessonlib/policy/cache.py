@@ -56,10 +56,7 @@ class StepParts:
     neighbours: Any
     own: Any
     other: Any  # all-reduces and overhead
-
-    @property
-    def seconds(self) -> Any:
-        return self.linear + self.neighbours + self.own + self.other
+    seconds = property(lambda self: self.linear + self.neighbours + self.own + self.other)
 
 
 @checked(deployment=DEPLOYMENT, request=REQUEST)
@@ -149,22 +146,15 @@ class Paging:
     """Tokens of memory for a set of sequences: used, reserved contiguously to a maximum, reserved in blocks.
 
     `shared` is what prefix sharing saves of `paged`: the prefix's full blocks, stored once instead of once each.
+    `contiguous_waste`, `paged_waste`: the share of each reservation that no token ever fills.
     """
 
     used: int
     contiguous: int
     paged: int
     shared: int
-
-    @property
-    def contiguous_waste(self) -> float:
-        """Share of the contiguous reservation that no token ever fills."""
-        return 1 - self.used / self.contiguous
-
-    @property
-    def paged_waste(self) -> float:
-        """Share of the blocks that no token ever fills: the empty ends of last blocks."""
-        return 1 - self.used / self.paged
+    contiguous_waste = property(lambda self: 1 - self.used / self.contiguous)
+    paged_waste = property(lambda self: 1 - self.used / self.paged)
 
 
 @checked(lengths=items(count(), least=1), maximum=count(), block=count(), prefix=count(0))
