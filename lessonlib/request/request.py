@@ -136,7 +136,7 @@ def rows_of(owner: str, request: Request) -> tuple[Any, Any, Any]:
 
     InvalidInputError for more dimensions, for none at all, and for the first request that cannot be meant.
     """
-    columns = [np.atleast_1d(np.asarray(v, np.float64)) for v in (request.prompt, request.output, request.cached)]
+    columns = (np.atleast_1d(np.asarray(v, np.float64)) for v in (request.prompt, request.output, request.cached))
     prompt, output, cached = np.broadcast_arrays(*columns)
     if prompt.ndim > 1 or not prompt.size:
         raise InvalidInputError(
