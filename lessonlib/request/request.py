@@ -4,7 +4,7 @@ Numbers give plain floats, arrays broadcast. A number that cannot be meant is re
 in what is computed, with a code that says why.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -96,13 +96,17 @@ BATCHES = whole_or_array(1)
 
 @dataclass(frozen=True)
 class Case(Checked):
-    """A deployment, a request of plain numbers and a batch of it: the triple that levers change, checked once."""
+    """A deployment, a request (or arrays of them) and a batch of it, checked once: what levers change."""
 
     deployment: Deployment
     request: Request
     batch: int = 1
 
     rules: ClassVar[Mapping[str, Rule]] = {"deployment": DEPLOYMENT, "request": REQUESTS, "batch": BATCH}
+
+    def __iter__(self) -> Iterator[Any]:
+        """The three in turn, so that `request_cost(*case)` prices a case."""
+        return iter((self.deployment, self.request, self.batch))
 
 
 def require_chunks(owner: str, deployment: Deployment, new: Any) -> None:
@@ -127,7 +131,7 @@ def rows_of(owner: str, request: Request) -> tuple[Any, Any, Any]:
 
     InvalidInputError for more dimensions, for none at all, and for the first request that cannot be meant.
     """
-    columns = [np.atleast_1d(np.asarray(v, np.float64)) for v in (request.prompt, request.output, request.cached)]
+    columns = (np.atleast_1d(np.asarray(v, np.float64)) for v in (request.prompt, request.output, request.cached))
     prompt, output, cached = np.broadcast_arrays(*columns)
     if prompt.ndim > 1 or not prompt.size:
         raise InvalidInputError(
