@@ -20,8 +20,6 @@ GIVEN = {"1,024", "128", "12,800", "32", "100", "2,048", "8,192", "16", "20", "1
 LEFT_OUT = re.compile(
     r"`[^`]*`|\]\([^)]*\)|https?://\S+|\b(arXiv )?\d{4}\.\d{4,5}\b|(?<![\d.,])\b((19|20)\d\d|0\d)\b|<[^>]*>"
 )
-    r"`[^`]*`|\]\([^)]*\)|https?://\S+|\b(arXiv )?\d{4}\.\d{4,5}\b|(?<![\d.,])\b((19|20)\d\d|0\d)\b|<[^>]*>"
-)
 NUMERAL = re.compile(r"\d[\d,]*\d(?:\.\d+)?|\d(?:\.\d+)?")
 SOURCES = re.compile(r"^#+ Sources.*?(?=^#+ |\Z)", re.MULTILINE | re.DOTALL)
 NAME = re.compile(r"\b[A-Z][A-Za-z]*[-.]?[A-Za-z]*-?\d[\w.-]*|\b[A-Z]+\d+\b")  # H100, Llama-3.1-8B, Qwen3-30B-A3B
