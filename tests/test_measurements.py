@@ -158,9 +158,8 @@ def test_a_listed_row_is_a_mixture_in_a_batch_and_its_reason_suffices(name):
     folded = published.deployment_of(row).sizes
     assert folded.experts and row.batch > 1 and published.below_the_floor()[name].startswith("mixture of experts")
     share = linear_work(folded, 1.0, 1.0).weights / linear_work(folded, float(row.batch), float(row.batch)).weights
-    at = -1 - len(folded.kinds)  # the linear layers of decode, which bind; its kinds of attention come after them
-    linear = point.memory[at]
-    assert linear > point.compute[at]
+    linear = point.memory[-1]  # the linear layers of decode, which bind and come last
+    assert linear > point.compute[-1]
     assert (point.floor - (1 - share) * linear) / point.measured < 0.6
 
 

@@ -86,13 +86,13 @@ def attention_of_steps(kind: LayerKind, prompt: Any, steps: Any, batch: Any) -> 
 def equal_passes(sizes: ModelSizes, new: Any, cached: Any, batch: Any, logits: Any, count: Any = 1.0) -> Passes:
     """`count` equal passes, one after another; `logits` positions of each sequence need logits."""
     tokens = batch * new
-    works = [linear_work(sizes, tokens, batch * logits, count)]
-    works += [attention_work(kind, new, cached, batch, count) for kind in sizes.kinds]
+    works = [attention_work(kind, new, cached, batch, count) for kind in sizes.kinds]
+    works.append(linear_work(sizes, tokens, batch * logits, count))
     return Passes(sizes, works, count * tokens, count)
 
 
 def decode_steps(sizes: ModelSizes, prompt: Any, count: Any, batch: Any) -> Passes:
     """`count` decode steps of `batch` sequences after a prompt, in closed form."""
-    works = [linear_work(sizes, batch, batch, count)]
-    works += [attention_of_steps(kind, prompt, count, batch) for kind in sizes.kinds]
+    works = [attention_of_steps(kind, prompt, count, batch) for kind in sizes.kinds]
+    works.append(linear_work(sizes, batch, batch, count))
     return Passes(sizes, works, batch * count, count)
