@@ -49,7 +49,8 @@ def layers_of(deployment):
 
 
 def held(mixer, tokens):
-    return tokens if mixer.window is None else min(tokens, mixer.window)
+    window = getattr(mixer, "window", None)  # of constant state there is none
+    return tokens if window is None else min(tokens, window)
 
 
 def kappa(deployment, mixer):
