@@ -85,6 +85,7 @@ def step_parts(
     over the answer, and cost their mean. Raises InvalidInputError for a position outside the answer, DoesNotFitError
     for a batch that does not fit: each at its end if `together`, at the mean of its answer otherwise.
     """
+    request_cost(deployment, request)  # refuses one that is beyond the model's positions, or does not fit alone
     deployment.require_fit(request.prompt + (request.output if together else (request.output + 1) // 2), batch)
     steps = request.output - 1
     if np.any(position > steps):
