@@ -49,7 +49,8 @@ def layers_of(deployment):
 
 
 def held(mixer, tokens):
-    return tokens if mixer.window is None else min(tokens, mixer.window)
+    window = getattr(mixer, "window", None)  # of constant state there is none
+    return tokens if window is None else min(tokens, window)
 
 
 def kappa(deployment, mixer):
@@ -121,7 +122,7 @@ def test_no_cache_before_the_first_token_but_the_state_is_there():
 
 @pytest.mark.parametrize("tokens", [-1, float("nan"), float("inf"), [1, -2], "many", None, [[1], [2, 3]], True, 1j])
 def test_bytes_by_kind_refuses_what_is_no_number_of_tokens(tokens):
-    with pytest.raises(InvalidInputError, match="cache_by_kind: tokens is "):
+    with pytest.raises(InvalidInputError, match="cache_by_kind: tokens"):
         cache_by_kind(server(), tokens)
 
 
@@ -246,9 +247,9 @@ def test_arrays_speculation_and_other_things_are_refused():
             ((server(), Request(128, 131_000)), ("prompt", "output", "131,072")),
         ):
             refuses(lambda function=function, asked=(*asked, *extra): function(*asked), *named)
-    with pytest.raises(InvalidInputError, match="answer_traffic: the request or the batch has arrays"):
+    with pytest.raises(InvalidInputError, match="answer_traffic: batch"):
         answer_traffic(server(), REASONING, np.array([1, 2]))
-    with pytest.raises(InvalidInputError, match="steady_attention_seconds: the request has arrays"):
+    with pytest.raises(InvalidInputError, match="steady_attention_seconds: request"):
         steady_attention_seconds(server(), many)
 
 

@@ -85,12 +85,13 @@ def step_parts(
     over the answer, and cost their mean. Raises InvalidInputError for a position outside the answer, DoesNotFitError
     for a batch that does not fit: each at its end if `together`, at the mean of its answer otherwise.
     """
+    request_cost(deployment, request)  # refuses one that is beyond the model's positions, or does not fit alone
     deployment.require_fit(request.prompt + (request.output if together else (request.output + 1) // 2), batch)
     steps = request.output - 1
     if np.any(position > steps):
         raise wrong("step_parts", "position", position.max(), f"whole numbers from 1 to {steps:,}, its steps")
     step = equal_passes(deployment.sizes, 1.0, request.prompt + position - 1, 1.0, 1.0)
-    own = Phase(deployment, [step]).attention.seconds
+    own = Phase(deployment, [step]).attention.seconds + 0 * position  # of constant state alone it is one number
     neighbour = own if together else steady_attention_seconds(deployment, request) + 0 * own
     linear, other = shared_step_seconds(deployment, batch)
     parts = (part + 0 * own for part in (linear, (batch - 1) * neighbour, own, other))
