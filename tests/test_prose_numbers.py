@@ -17,7 +17,9 @@ NOTEBOOKS = sorted((HERE.parent / "notebooks").glob("*.ipynb"))
 
 # Inputs: token counts of the workloads, batch sizes, block and dtype sizes, and the counting words of a text.
 GIVEN = {"1,024", "128", "12,800", "32", "100", "2,048", "8,192", "16", "20", "1,000"} | {str(i) for i in range(13)}
-LEFT_OUT = re.compile(r"`[^`]*`|\]\([^)]*\)|https?://\S+|\b(arXiv )?\d{4}\.\d{4,5}\b|\b(19|20)\d\d\b|\b0\d\b|<[^>]*>")
+LEFT_OUT = re.compile(
+    r"`[^`]*`|\]\([^)]*\)|https?://\S+|\b(arXiv )?\d{4}\.\d{4,5}\b|(?<![\d.,])\b((19|20)\d\d|0\d)\b|<[^>]*>"
+)
 NUMERAL = re.compile(r"\d[\d,]*\d(?:\.\d+)?|\d(?:\.\d+)?")
 SOURCES = re.compile(r"^#+ Sources.*?(?=^#+ |\Z)", re.MULTILINE | re.DOTALL)
 NAME = re.compile(r"\b[A-Z][A-Za-z]*[-.]?[A-Za-z]*-?\d[\w.-]*|\b[A-Z]+\d+\b")  # H100, Llama-3.1-8B, Qwen3-30B-A3B
@@ -61,6 +63,7 @@ def test_every_number_in_prose_is_held(path):
 def test_a_loose_number_is_found():
     assert loose_numerals("It takes 60.6 s on an H100 with 12,800 tokens.", {}) == ["60.6"]
     assert loose_numerals("It takes 60.6 s.", {"It takes 60.6 s": None}) == []
+    assert loose_numerals("As 03 said in 2026, it has 8.03 billion parameters.", {}) == ["8.03"]
 
 
 def test_no_held_file_without_its_notebook():
