@@ -25,9 +25,8 @@ from lessonlib.model.precision import Precision
 from lessonlib.policy.cache import (
     answer_traffic,
     cache_by_kind,
-    linear_step_seconds,
-    other_step_seconds,
     paging,
+    shared_step_seconds,
     span_where_cache_passes_weights,
     steady_attention_seconds,
     step_parts,
@@ -154,8 +153,7 @@ def test_in_a_steady_state_each_neighbour_costs_the_mean_of_an_answer(deployment
         parts = step_parts(deployment, request, k, batch)
         assert parts.own == pytest.approx(own[k - 1], rel=1e-12)
         assert parts.neighbours == pytest.approx((batch - 1) * mean, rel=1e-12)
-        assert parts.linear == linear_step_seconds(deployment, batch)
-        assert parts.other == other_step_seconds(deployment, batch)
+        assert (parts.linear, parts.other) == shared_step_seconds(deployment, batch)
 
 
 @settings(max_examples=30)

@@ -41,7 +41,7 @@ from lessonlib.measured.published import points
 from lessonlib.model.attention import GroupedQueryAttention, MultiHeadLatentAttention
 from lessonlib.model.feedforward import DenseFeedForward, MixtureOfExperts
 from lessonlib.model.precision import Precision
-from lessonlib.model.state import GatedDeltaNet, KimiDeltaAttention, Mamba1, Mamba2, ShortConvolution
+from lessonlib.model.state import ConstantState, GatedDeltaNet, KimiDeltaAttention, Mamba1, Mamba2, ShortConvolution
 from lessonlib.policy.serving.traffic import Traffic
 from lessonlib.request.lengths import LengthQuantiles
 from lessonlib.request.request import Case, Request
@@ -66,6 +66,7 @@ EXAMPLES: dict[type, Any] = {  # of what rules ask for, and of what has rules
         LengthQuantiles((0.5, 1), (10, 20)),
         GroupedQueryAttention(width=8, heads=4, kv_heads=2, head_dim=2),
         MultiHeadLatentAttention(width=8, heads=4, kv_rank=4, nope_dim=2, rope_dim=2, value_dim=2),
+        ConstantState(width=8, conv_kernel=2),
         GatedDeltaNet(width=8, key_heads=2, value_heads=2, key_dim=2, value_dim=2, conv_kernel=2),
         KimiDeltaAttention(width=8, heads=4, head_dim=2, conv_kernel=2),
         Mamba2(width=8, heads=4, head_dim=2, groups=2, state_size=2, conv_kernel=2),
@@ -109,14 +110,61 @@ def checked_classes() -> set[type]:
     return found
 
 
+# Values of all kinds, alone and in lists and dicts: what a rule refuses of them, a function that has it refuses too.
+NOT_A_NUMBER = (math.nan, "1", None, True, np.True_, [1], np.array([1.0, 2.0]), 1j, 10**400)  # beyond all floats
+MASKED: Any = np.ma.masked_equal([1, 2], 2)
+HIDING = ([1, True], [[1, np.True_]], [np.array([True]), [2]], np.array([True]), MASKED, [np.ma.masked, 2])
+NOT_NUMBERS = ("1", None, True, {}, [[1], [1, 2]], [10**400, 1], np.array("now", "M8[s]"), *HIDING)
+NUMBERS = (
+    1,
+    0.5,
+    0,
+    3.0,
+    1e-3,
+    2,
+    -1,
+    -0.5,
+    1.5,
+    np.float32(1),
+    np.int64(2),
+    math.inf,
+    -math.inf,
+    1e308,
+    -1e308,
+    2**53 + 1,
+)
+WORDS = ("bf16", "first", "latency", "mbu", "blocks", "", "a word", "bf16 ", b"bf16", ("a", 1), (1, "a block"), int)
+ALONE = (
+    *NUMBERS,
+    *WORDS,
+    *EXAMPLES.values(),
+    *NOT_A_NUMBER,
+    Request([1, 2], 5),
+    server(speculation=Speculation(4, 0.7)),
+)
+POOL = (
+    *(*ALONE, *NOT_NUMBERS, [], (), [2, 0.5, 7], np.array([[1.0, 2.0]]), np.array(1.0)),
+    *([value] for value in (*NUMBERS, *WORDS, *EXAMPLES.values())),
+    *([value, value, object()] for value in ALONE[:3]),
+    *({"bf16": value} for value in NUMBERS),
+)
+
 FUNCTIONS = checked_functions()
 CLASSES = {kind.__name__: kind for kind in sorted(checked_classes(), key=lambda kind: kind.__name__)}
 
 
 def good(rule: Rule) -> Any:
-    """A value that the rule takes: its own, or an instance of its class, or a list of one."""
-    candidates = (*rule.good, *([EXAMPLES[rule.kind], [EXAMPLES[rule.kind]]] if rule.kind else ()))
-    return next(value for value in candidates if rule.turn(value) is not checks.REFUSED)
+    """A value that the rule takes: a word, a number, an instance of what has rules, or a list of one."""
+    return next(value for value in POOL if not is_refused(rule, value))
+
+
+def bad(rule: Rule) -> list[Any]:
+    """The values of all kinds that the rule refuses. That it refuses the right ones is held below, for each rule."""
+    return [value for value in POOL if is_refused(rule, value)]
+
+
+def is_refused(rule: Rule, value: Any) -> bool:
+    return rule.turn(value) is checks.REFUSED
 
 
 def refused(call: Any, rule: Rule, owner: str, name: str, value: Any) -> None:
@@ -135,12 +183,13 @@ def test_a_checked_function_refuses_what_its_rules_refuse(function):
     for name, rule in function.rules.items():
         default = parameters[name].default
         assert default is inspect.Parameter.empty or rule(owner, name, default) == default
-        for value in rule.bad:
+        values = bad(rule)
+        for value in values:
             refused(lambda bad=given | {name: value}: function(**bad), rule, owner, name, value)
         if parameters[name].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD:
             before = [given.get(other, it.default) for other, it in parameters.items()]
             before = before[: list(parameters).index(name)]
-            refused(lambda bad=(*before, rule.bad[0]): function(*bad), rule, owner, name, rule.bad[0])
+            refused(lambda bad=(*before, values[0]): function(*bad), rule, owner, name, values[0])
 
 
 @pytest.mark.filterwarnings("error")
@@ -149,50 +198,78 @@ def test_a_checked_dataclass_refuses_what_its_rules_refuse(kind):
     example = EXAMPLES[kind]
     assert kind.rules.keys() <= {field.name for field in fields(kind)}
     for name, rule in kind.rules.items():
-        for value in rule.bad:
+        for value in bad(rule):
             refused(lambda bad={name: value}: replace(example, **bad), rule, example.owner, name, value)
 
 
 def same(one: Any, other: Any) -> bool:
-    return type(one) is type(other) and np.array_equal(one, other)
+    holes = isinstance(one, np.ndarray)
+    return type(one) is type(other) and np.array_equal(one, other, equal_nan=holes)
 
 
-RULES = {
-    "a": a(int),
-    "count": count(),
-    "count from 0 to 7": count(0, 7),
-    "rate": rate("s"),
-    "rate or zero": rate("s", zero=True),
-    "rate or infinity": rate("s", infinite=True),
-    "between": between(1e-9, 1e-2, "s"),
-    "between whole": between(-3, 100, "s"),
-    "fraction": fraction(),
-    "fraction or zero": fraction(zero=True),
-    "flag": flag(),
-    "choice": choice(("one", "two")),
-    "name": choice(("one", "two"), UnknownNameError),
-    "text": text(),
-    "numbers": numbers(),
-    "numbers above zero": numbers(checks.ABOVE_ZERO, math.inf),
-    "whole numbers": numbers(1, 2**53, whole=True),
-    "numbers and holes": numbers(0, holes=True),
-    "any numbers": numbers(-math.inf, math.inf, holes=True),
-    "items": items(count()),
-    "two items": items(fraction(), least=2),
-    "names to rates": named(rate("s"), "{'one': 1}"),
-    "optional": optional(count(0)),
-    "optional numbers": optional(numbers(0)),
+def below(number: float) -> float:
+    return math.nextafter(number, -math.inf)
+
+
+def above(number: float) -> float:
+    return math.nextafter(number, math.inf)
+
+
+NOT_COUNTS = (0, -1, 1.5, -math.inf, math.inf, *NOT_A_NUMBER)
+NOT_RATES = (-5e-324, -1, -math.inf, *NOT_A_NUMBER)
+NOT_ARRAYS = (*NOT_NUMBERS, math.nan)
+ONES = np.array([[1, 1]])
+
+# Of each rule, values that it takes and values that it refuses.
+RULES: dict[str, tuple[Rule, tuple[Any, ...], tuple[Any, ...]]] = {
+    "a": (a(int), (3,), (None, 1.5, "a word", ("a", 1), [], int)),
+    "count": (count(), (1, 1.0, np.int64(1)), NOT_COUNTS),
+    "count from 0 to 7": (count(0, 7), (0, 0.0, np.int64(0), 7), (-1, -2, 0.5, 8, math.inf, *NOT_A_NUMBER)),
+    "rate": (rate("s"), (checks.LARGEST, 1.0, 1, np.float32(1), 5e-324), (0, math.inf, *NOT_RATES)),
+    "rate or zero": (rate("s", zero=True), (0, checks.LARGEST, 1), (math.inf, *NOT_RATES)),
+    "rate or infinity": (rate("s", infinite=True), (math.inf, 1, np.float32(1)), (0, *NOT_RATES)),
+    "between": (between(1e-9, 1e-2, "s"), (1e-9, 1e-2), (below(1e-9), above(1e-2), -1, *NOT_A_NUMBER)),
+    "between whole": (between(-3, 100, "s"), (-3, 1, 100), (below(-3), -4, above(100), *NOT_A_NUMBER)),
+    "fraction": (fraction(), (1.0, 1, np.float32(1), 5e-324), (0, above(1), *NOT_RATES)),
+    "fraction or zero": (fraction(zero=True), (1.0, 0, np.float32(1)), (above(1), *NOT_RATES)),
+    "flag": (flag(), (True, False, np.True_), (None, 0, 1, "True", [], [True], np.array(True))),
+    "choice": (choice(("one", "two")), ("one", "two"), (None, 1, True, "", "one ", b"one", ["one"], [])),
+    "name": (choice(("one", "two"), UnknownNameError), ("one", "two"), (None, 1, True, "", "one ", b"one", ["one"])),
+    "text": (text(), ("a word",), (None, 1, "", b"a word", ["a word"])),
+    "numbers": (numbers(), (1, [1, 1], ONES), (*NOT_ARRAYS, math.inf, -math.inf, [1, math.inf], [1, math.nan])),
+    "flat numbers": (numbers(flat=True), (1, [1, 1]), (*NOT_ARRAYS, ONES)),
+    "numbers above zero": (
+        numbers(checks.ABOVE_ZERO, math.inf),
+        (1, [1, math.inf], 5e-324, ONES),
+        (*NOT_ARRAYS, 0, -1, [1, 0], [1, math.nan]),
+    ),
+    "whole numbers": (
+        numbers(1, 2**53, whole=True),
+        (1, [1, 2**53], ONES),
+        (*NOT_ARRAYS, below(1), above(2**53), 1.5, [1, 1.5], [1, below(1)], [1, above(2**53)]),
+    ),
+    "numbers and holes": (numbers(0, holes=True), (1, [1, math.nan], ONES), (*NOT_ARRAYS, -5e-324, [1, -5e-324])),
+    "any numbers": (numbers(-math.inf, math.inf, holes=True), (1, [-math.inf, math.inf, math.nan]), NOT_ARRAYS),
+    "items": (items(count()), ([1], (1.0, np.int64(1)), []), (None, 12, "12", np.array(1.0), *zip(NOT_COUNTS))),
+    "two items": (items(fraction(), least=2), ([1, 0.5], (1, 1, 1)), (None, 12, "12", [], [1], [1, 0], [1, math.nan])),
+    "names to rates": (
+        named(rate("s"), "{'one': 1}"),
+        ({"a": 1}, {"a": 1, "b": 2.0}),
+        (None, 12, "a word", [], {}, *({"b": 1, "a": miss} for miss in (0, *NOT_RATES))),
+    ),
+    "optional": (optional(count(1)), (None, 1), tuple(value for value in NOT_COUNTS if value is not None)),
+    "optional numbers": (optional(numbers(0)), (None, 1, [1, 1]), (math.nan, -5e-324, [1, -5e-324], *HIDING)),
 }
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
-def test_a_rule_takes_what_it_calls_good_and_refuses_what_it_calls_bad(rule):
-    for value in rule.good:
+@pytest.mark.parametrize("rule, taken, not_taken", RULES.values(), ids=RULES)
+def test_a_rule_takes_what_can_be_meant_and_refuses_what_cannot(rule, taken, not_taken):
+    for value in taken:
         kept = rule("thing", "size", value)
-        assert same(rule("thing", "size", kept), kept) and np.array_equal(kept, value)
-    assert rule.bad
-    for value in rule.bad:
+        assert same(rule("thing", "size", kept), kept)
+        assert np.array_equal(kept, value, equal_nan=isinstance(kept, np.ndarray))
+    for value in not_taken:
         refused(lambda bad=value: rule("thing", "size", bad), rule, "thing", "size", value)
 
 
@@ -237,7 +314,7 @@ def test_arguments_reach_a_checked_function_as_its_rules_turn_them():
     for wrong in (lambda: function(), lambda: function(1, 2, size=2)):
         with pytest.raises(TypeError):
             wrong()
-    with pytest.raises(ValueError):  # a rule for what is no parameter
+    with pytest.raises(KeyError):  # a rule for what is no parameter
         checked(sise=count())(lambda size: size)
 
 

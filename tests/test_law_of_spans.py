@@ -18,7 +18,7 @@ from lessonlib.model.feedforward import DenseFeedForward, MixtureOfExperts
 from lessonlib.model.state import GatedDeltaNet
 from lessonlib.policy.batching import memory_batch
 from lessonlib.policy.cache import answer_traffic, cache_by_kind, span_where_cache_passes_weights, step_parts
-from lessonlib.policy.serving.memory import AskedLayers, CountedLayers, layers_by_law
+from lessonlib.policy.serving.memory import CountedLayers, Layers, layers_by_law
 from lessonlib.policy.serving.simulator import POLICIES, simulate
 from lessonlib.policy.serving.traffic import Traffic
 from lessonlib.request.cost import request_cost
@@ -254,7 +254,7 @@ def test_a_server_is_the_server_that_goes_token_by_token(mixers, prefill, seed):
 def test_a_law_that_is_asked_gives_what_one_that_is_counted_gives(window, prefill):
     sizes = {"width": 256, "heads": 8, "kv_heads": 4, "head_dim": 64, "window": window}
     counted_, asked = (deployed([kind(**sizes)], cache=900) for kind in (GroupedQueryAttention, AskedGroups))
-    assert [type(layers_by_law(d.sizes.kinds, 16)[0]) for d in (counted_, asked)] == [CountedLayers, AskedLayers]
+    assert [type(layers_by_law(d.sizes.kinds, 16)[0]) for d in (counted_, asked)] == [CountedLayers, Layers]
     traffic = random_traffic(counted_, 5, 40, 200, load=20.0)
     largest = TokenByToken(counted_, traffic, prefill, 7, 0.01).bytes_of(400)
     counted_, asked = (with_cache_of(deployment, 2.5 * largest) for deployment in (counted_, asked))

@@ -11,7 +11,8 @@ from lessonlib.face.exercises.book.common import server
 from lessonlib.face.figures.batches import break_even_lines, lever_curves, prefill_savings
 from lessonlib.face.palette import CACHE, PREFILL
 from lessonlib.facts.workloads import load_workload
-from lessonlib.policy.levers import limit_batch, prefix_cache, quantised
+from lessonlib.policy.batching import memory_batch
+from lessonlib.policy.levers import prefix_cache, quantised
 from lessonlib.policy.sensitivity import break_even_by_rho, break_even_output
 from lessonlib.request.cost import request_cost
 
@@ -37,7 +38,7 @@ def assert_labels_are_apart_and_inside(figure):
 @pytest.fixture(scope="module")
 def costs():
     alone = {label: request_cost(server(), request) for label, request in REQUESTS.items()}
-    limits = {label: limit_batch(server(), request) for label, request in REQUESTS.items()}
+    limits = {label: memory_batch(server(), request) for label, request in REQUESTS.items()}
     return alone, {label: request_cost(server(), request, limits[label]) for label, request in REQUESTS.items()}
 
 
@@ -83,7 +84,7 @@ def test_the_dot_is_where_the_best_lever_of_the_limit_takes_over():
     for axes, request in zip(figure.axes, REQUESTS.values(), strict=True):
         cache = next(line for line in axes.lines if line.get_color() == CACHE)
         batches, found = cache.get_data()
-        assert batches[-1] == limit_batch(server(), request)
+        assert batches[-1] == memory_batch(server(), request)
         assert found[-1] == levers["fp8 cache"].speedup(server(), request, int(batches[-1]))
         dot = next(line for line in axes.lines if line.get_marker() == "o").get_xydata()[0]
         at = [line.get_ydata()[int(dot[0]) - 1] for line in axes.lines if len(line.get_xdata()) == len(batches)]

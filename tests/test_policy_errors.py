@@ -11,10 +11,10 @@ from helpers import device, gqa_model, llama, qwen3_30b_a3b, refuses, server
 from lessonlib.base.errors import LessonError, UnknownNameError
 from lessonlib.policy import batching, cache
 from lessonlib.policy.estimates import rho, roof_batch, used_over_read
-from lessonlib.policy.levers import faster_peak, limit_batch, quantised, shorter_answer, speculative_decoding
+from lessonlib.policy.levers import faster_peak, quantised, shorter_answer, speculative_decoding
 from lessonlib.policy.sensitivity import break_even_output, elasticities, faster_prefill, gpu_seconds
 from lessonlib.request.cost import request_cost
-from lessonlib.request.request import Request
+from lessonlib.request.request import Case, Request
 from lessonlib.time.roofline import pass_cost
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -23,8 +23,7 @@ MASKED = np.ma.array([1, 2], mask=[0, 1])
 HIDING = [MASKED, [[1, True]], [np.True_, 2], [np.array([True]), [2]], [np.ma.masked, 2], np.array([True])]
 
 ON_A_DEPLOYMENT = {
-    "linear_step_seconds": lambda s: cache.linear_step_seconds(s, 1),
-    "other_step_seconds": lambda s: cache.other_step_seconds(s, 1),
+    "pass_cost of a step": lambda s: cache.shared_step_seconds(s, 1),
     "cache_by_kind": lambda s: cache.cache_by_kind(s, 1),
     "span_where_cache_passes_weights": cache.span_where_cache_passes_weights,
     "used_over_read": used_over_read,
@@ -44,8 +43,6 @@ ON_A_CASE = {
     "price_of_request": lambda s, r: batching.price_of_request(s, r, 1, 2.0),
     "rho": rho,
     "roof_batch": roof_batch,
-    "limit_batch": limit_batch,
-    "gpu_seconds": gpu_seconds,
     "elasticities": elasticities,
     "Case": lambda s, r: faster_peak(2)(s, r),
     "Case of a speedup": lambda s, r: faster_peak(2).speedup(s, r),
@@ -69,9 +66,8 @@ def test_a_deployment_and_a_request_are_what_they_are_called(name):
 def test_a_batch_is_a_count_everywhere(batch):
     moe = server(qwen3_30b_a3b())
     for call in (
-        lambda: cache.linear_step_seconds(moe, batch),
-        lambda: cache.other_step_seconds(moe, batch),
-        lambda: gpu_seconds(server(), CHAT, batch),
+        lambda: cache.shared_step_seconds(moe, batch),
+        lambda: gpu_seconds(Case(server(), CHAT, batch)),
         lambda: elasticities(server(), CHAT, batch),
         lambda: faster_peak(2)(server(), CHAT, batch),
         lambda: batching.intensities(server(), 5, batch),
@@ -147,7 +143,7 @@ def test_too_many_chunks_are_refused_wherever_a_prompt_is_priced():
         lambda: break_even_output(chunked, 2**50),
         lambda: break_even_output(chunked, [5, 2**50]),
         lambda: batching.output_token_in_prompt_tokens(chunked, Request(5, 5), 1, prompt=10**12),
-        lambda: gpu_seconds(chunked, Request(10**12, 5)),
+        lambda: gpu_seconds(Case(chunked, Request(10**12, 5))),
         lambda: elasticities(chunked, Request(10**12, 5)),
     ):
         refuses(call, "100,000", "prefill_chunk")

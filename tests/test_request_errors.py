@@ -15,10 +15,9 @@ from lessonlib.model.block import Block
 from lessonlib.model.feedforward import MixtureOfExperts
 from lessonlib.model.model import Model
 from lessonlib.model.precision import Precision
-from lessonlib.policy.batching import mixed_pass, steady_state
+from lessonlib.policy.batching import memory_batch, mixed_pass, steady_state
 from lessonlib.policy.cache import steady_attention_seconds
 from lessonlib.policy.estimates import omega, rho, ridge_tokens, roof_batch
-from lessonlib.policy.levers import limit_batch
 from lessonlib.policy.sensitivity import elasticities
 from lessonlib.request.cost import request_cost
 from lessonlib.request.request import Request
@@ -277,7 +276,7 @@ def test_what_is_no_request_or_name_is_refused_everywhere(wrong):
         lambda: rho(server(), wrong),
         lambda: roof_batch(server(), wrong),
         lambda: elasticities(server(), wrong),
-        lambda: limit_batch(server(), wrong),
+        lambda: memory_batch(server(), wrong),
         lambda: steady_state(server(), wrong, 1),
         lambda: mixed_pass(server(), wrong, 1),
         lambda: steady_attention_seconds(server(), wrong),

@@ -9,8 +9,9 @@ from helpers import deepseek_v3, device, gqa_model, h100, qwen3_30b_a3b, refuses
 
 from lessonlib.base.errors import DoesNotFitError, InvalidInputError
 from lessonlib.model.precision import Precision
+from lessonlib.policy.batching import memory_batch
 from lessonlib.policy.estimates import omega
-from lessonlib.policy.levers import faster_peak, limit_batch, more_bandwidth
+from lessonlib.policy.levers import faster_peak, more_bandwidth
 from lessonlib.policy.mix import concurrency, mean_slot_bytes, price, rank_levers, traffic_omega, usual_levers
 from lessonlib.request.cost import request_cost
 from lessonlib.request.request import Request, fits
@@ -54,7 +55,7 @@ def test_requests_all_alike_give_the_limit_the_omega_and_the_share_of_one():
     for request in (Request(1024, 128), Request(128, 12_800)):
         many = Request(np.full(9, request.prompt), np.full(9, request.output))
         limit = concurrency(server(), many)
-        assert limit == limit_batch(server(), request)
+        assert limit == memory_batch(server(), request)
         assert traffic_omega(server(), many) == pytest.approx(omega(server(), request.output), rel=1e-12)
         found, one = price(server(), many, limit), request_cost(server(), request, limit)
         assert found.decode.seconds / 9 == pytest.approx(one.decode.seconds / limit, rel=1e-12)

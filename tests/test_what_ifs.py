@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from lessonlib.base.errors import InvalidInputError, LessonError
 from lessonlib.model.attention import MultiHeadLatentAttention
 from lessonlib.model.precision import Precision
+from lessonlib.policy.batching import memory_batch
 from lessonlib.policy.levers import (
     Lever,
     batch_to_limit,
     chunked_prefill,
     faster_peak,
     latent_attention,
-    limit_batch,
     more_bandwidth,
     prefix_cache,
     quantised,
@@ -29,7 +29,7 @@ from lessonlib.policy.levers import (
 )
 from lessonlib.policy.sensitivity import break_even_by_rho, break_even_output, elasticities, faster_prefill, gpu_seconds
 from lessonlib.request.cost import request_cost
-from lessonlib.request.request import Request
+from lessonlib.request.request import Case, Request
 from lessonlib.time.deployment import Efficiency, Speculation
 from lessonlib.time.roofline import pass_cost
 
@@ -102,8 +102,8 @@ def test_twice_the_bandwidth_with_two_milliseconds_of_overhead():
 def test_at_the_limit_a_smaller_cache_buys_a_larger_batch():
     lever = quantised(cache="fp8")
     deployment, request, _ = lever(server(), REASONING, 33)
-    assert limit_batch(server(), REASONING) == 33
-    after = limit_batch(deployment, request)
+    assert memory_batch(server(), REASONING) == 33
+    after = memory_batch(deployment, request)
     assert after == 66
     by_hand = (request_cost(server(), REASONING, 33).seconds / 33) / (
         request_cost(deployment, request, 66).seconds / 66
@@ -117,7 +117,7 @@ def test_latent_attention_by_hand():
     assert isinstance(mixer, MultiHeadLatentAttention)
     assert deployment.cache_bytes_per_token == 32 * 576 * 2
     assert mixer.pair_flops == 2 * 32 * 576 + 2 * 32 * 512
-    assert latent_attention()(server(deepseek_v3(), device()), CHAT, 1)[0].model.blocks == deepseek_v3().blocks
+    assert latent_attention()(server(deepseek_v3(), device()), CHAT, 1).deployment.model.blocks == deepseek_v3().blocks
 
 
 # ---- speculation
@@ -183,8 +183,8 @@ def test_the_break_even_output_is_the_first_below_the_share(prompt, batch, share
 
 
 def decode_share(deployment, prompt, output, batch):
-    seconds = gpu_seconds(deployment, Request(prompt, 1), batch)
-    return 1 - seconds / gpu_seconds(deployment, Request(prompt, output), batch)
+    seconds = gpu_seconds(Case(deployment, Request(prompt, 1), batch))
+    return 1 - seconds / gpu_seconds(Case(deployment, Request(prompt, output), batch))
 
 
 def test_the_line_of_many_prompts_is_each_prompts_own():
@@ -271,4 +271,4 @@ def test_arrays_go_through_the_levers_that_change_the_request():
     _, request, _ = shorter_answer(0.5)(server(), Request(10, [3, 8]), 1)
     assert request.output.tolist() == [2, 4]
     with pytest.raises(InvalidInputError):
-        limit_batch(server(), request)
+        memory_batch(server(), request)

@@ -77,34 +77,29 @@ def config_of(config: dict) -> PreTrainedConfig:
     return CONFIG_MAPPING[model_type](**sizes)
 
 
-def build(config: PreTrainedConfig) -> torch.nn.Module:
-    """The causal language model of a config, without values; raises what its class raises."""
-    with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(
-            config, dtype=torch.bfloat16, attn_implementation="eager", trust_remote_code=False
-        )
-    return model.eval()
-
-
 def one_pass(model: torch.nn.Module, tokens: int = TOKENS) -> Counts:
     """FLOPs and cache of a pass over `tokens` tokens. A class whose output has no place for a cache gives neither."""
     counter = FlopCounterMode(display=False)
     try:
         with counter, torch.no_grad():
-            cache = model(input_ids=torch.zeros(1, tokens, dtype=torch.long, device="meta"), use_cache=True).cache
+            output = model(input_ids=torch.zeros(1, tokens, dtype=torch.long, device="meta"), use_cache=True)
     except Exception as error:  # whatever the class raises: its count is not to be had
         return Counts(reason=f"in a pass, {told(error)}")
-    layers = None
-    if cache is not None:
-        pairs = ((getattr(layer, "keys", None), getattr(layer, "values", None)) for layer in cache.layers)
+    if not hasattr(output, "cache"):
+        return Counts(reason=f"{type(output).__name__} has no place for a cache")
+    layers = getattr(output.cache, "layers", None)  # None: a class without a cache, or with a state of its own kind
+    if layers is not None:
+        pairs = ((getattr(layer, "keys", None), getattr(layer, "values", None)) for layer in layers)
         layers = tuple(None if keys is None else keys.numel() + values.numel() for keys, values in pairs)
     return Counts(None, counter.get_total_flops(), layers)
 
 
 def count(config: PreTrainedConfig, tokens: int = TOKENS) -> Counts:
     """The counts of the model of a config; 0 tokens: its parameters alone."""
+    options = {"dtype": torch.bfloat16, "attn_implementation": "eager", "trust_remote_code": False}
     try:
-        model = build(config)
+        with torch.device("meta"):
+            model = AutoModelForCausalLM.from_config(config, **options).eval()
     except Exception as error:  # a class that these sizes do not build
         return Counts(reason=told(error))
     parameters = sum(parameter.numel() for parameter in model.parameters())
@@ -125,10 +120,11 @@ def count_file(config: dict, tokens: int = TOKENS) -> Counts:
 def default_row(old: dict, sized_keys_only: bool = False) -> tuple[dict, Counts]:
     """A row of config_oracle.json; with `sized_keys_only`, of more_default_configs.json."""
     config = config_of({"model_type": old["config"]["model_type"]})
+    keys = without_keys(json.loads(config.to_json_string(use_diff=False)), UNSIZED_KEYS)  # as they are before the build
     counts, name = count(config), MODEL_FOR_CAUSAL_LM_MAPPING[type(config)].__name__
     names, parameters = {"architectures": [name]}, {"architecture": name, "parameters": counts.parameters}
     if sized_keys_only:
-        keys = without_keys(json.loads(config.to_json_string(use_diff=False)), UNSIZED_KEYS) | names
+        keys |= names
         return parameters | {CACHE: counts.cache, "config": dict(sorted(keys.items()))}, counts
     whole = None if None in (counts.layers or ()) else counts.cache  # this file gives no part of a cache
     row = {"config_class": type(config).__name__} | parameters | {"config": config.to_dict() | names}
@@ -152,8 +148,6 @@ ROWS = {
     "published_style_configs": published_row,
     "released_configs": released_row,
 }
-
-
 line = json.JSONEncoder(separators=(",", ":")).encode  # a row as it stands in its file
 
 

@@ -30,6 +30,13 @@ def where(condition: Any, yes: Any, no: Any) -> Any:
     return yes if condition else no
 
 
+def ratio(over: Any, under: Any) -> Any:
+    """The quotient; NaN where `under` is 0."""
+    if not isinstance(over, np.ndarray) and not isinstance(under, np.ndarray):
+        return over / under if under else math.nan
+    return np.asarray(over) / np.where(under == 0, np.nan, under)
+
+
 def floor(value: Any) -> Any:
     """The largest whole number that is not above the value."""
     return np.floor(value) if isinstance(value, np.ndarray) else math.floor(value)

@@ -1,11 +1,10 @@
-"""Errors that name the thing, the value, what was expected and what to do; and the checks that raise them.
+"""Errors that name the thing, the value, what was expected and what to do; and how a value is shown and read.
 
 Every error of lessonlib is a `LessonError`, and so a `ValueError`: one `except` catches them all, and none is a crash.
 Bottom room: it imports nothing of lessonlib, and everything may import it.
 """
 
 import math
-from collections.abc import Iterable
 from numbers import Real
 from typing import Any
 
@@ -88,57 +87,3 @@ def _hides(value: Any) -> bool:
         return any(_hides(item) for item in value)
     flags = isinstance(value, bool | np.bool_) or (isinstance(value, np.ndarray) and value.dtype.kind == "b")
     return flags or isinstance(value, np.ma.MaskedArray)
-
-
-def require_numbers(owner: str, name: str, value: Any) -> Any:
-    """`as_numbers`, with InvalidInputError for what is neither a number nor an array of them."""
-    array = as_numbers(value)
-    if array is None:
-        raise InvalidInputError(f"{owner}: {name} is {shown(value)}; expected a number, or an array of them.")
-    return array
-
-
-def require_instance(owner: str, name: str, value: Any, kind: type, example: str) -> None:
-    """InvalidInputError unless `value` is a `kind`; `example` is how to make one."""
-    if not isinstance(value, kind):
-        raise InvalidInputError(f"{owner}: {name} is {shown(value)}; expected a {kind.__name__}, such as {example}.")
-
-
-def require_flag(owner: str, name: str, value: Any) -> bool:
-    """`value` as a bool when it is True or False; InvalidInputError for what merely counts as one."""
-    if isinstance(value, bool | np.bool_):
-        return bool(value)
-    raise InvalidInputError(f"{owner}: {name} is {shown(value)}; expected True or False.")
-
-
-def require_choice(owner: str, name: str, value: Any, choices: Iterable[str]) -> str:
-    """`value` when it is one of the words in `choices`; InvalidInputError otherwise."""
-    words = tuple(choices)
-    if isinstance(value, str) and value in words:
-        return value
-    raise InvalidInputError(f"{owner}: {name} is {shown(value)}; expected one of {', '.join(words)}.")
-
-
-def require_count(owner: str, name: str, value: Any, least: int = 1, most: int | None = None) -> int:
-    """`value` as an int when it is a whole number from `least` (to `most`, if given); InvalidInputError otherwise."""
-    if is_number(value) and value == int(value) and value >= least:
-        if most is not None and value > most:
-            raise InvalidInputError(f"{owner}: {name} is {shown(value)}; expected at most {most:,}.")
-        return int(value)
-    raise InvalidInputError(f"{owner}: {name} is {shown(value)}; expected a whole number of at least {least}.")
-
-
-def require_rate(owner: str, name: str, value: Any, unit: str, zero: bool = False) -> float:
-    """`value` as a float when it is finite and positive (or zero, if `zero`); InvalidInputError otherwise."""
-    if is_number(value) and (value > 0 or (zero and value == 0)):
-        return float(value)
-    least = "zero or more" if zero else "more than zero"
-    raise InvalidInputError(f"{owner}: {name} is {shown(value)}; expected a finite number of {unit}, {least}.")
-
-
-def require_fraction(owner: str, name: str, value: Any, zero: bool = False) -> float:
-    """`value` as a float when it lies in (0, 1], or in [0, 1] if `zero`; InvalidInputError otherwise."""
-    if is_number(value) and value <= 1 and (value > 0 or (zero and value == 0)):
-        return float(value)
-    low = "from 0 to 1" if zero else "more than 0 and at most 1"
-    raise InvalidInputError(f"{owner}: {name} is {shown(value)}; expected a fraction {low}.")

@@ -6,7 +6,6 @@ the file whole. What is written is whole or not there, and nobody's file is lost
 
 import os
 import re
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -128,6 +127,8 @@ def line_of(content: bytes, place: int) -> int:
 @contextmanager
 def _written(folder: Path, content: bytes) -> Iterator[str]:
     """The path of a file in `folder` that has all of `content`; gone at the end, unless it got another name."""
+    import tempfile
+
     handle, temporary = tempfile.mkstemp(dir=folder, suffix=".part")
     try:
         with os.fdopen(handle, "wb") as file:

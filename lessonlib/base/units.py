@@ -7,9 +7,7 @@ from typing import Any
 from lessonlib.base.checks import checked, count, wrong
 
 PREFIXES = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
-SMALL_PREFIXES = ((1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"))
-
-
+PREFIXES_OF_SECONDS = ((1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"))  # 1,000 s stays so
 DIGITS = count(1, 17)  # a float64 has no more
 
 
@@ -21,14 +19,9 @@ def format_quantity(value: float, unit: str, digits: int = 4) -> str:
         return "undefined"
     # As it will be shown: 999,999 B is 1.000 MB.
     size = 0.0 if math.isinf(value) else abs(float(f"{value:.{digits - 1}e}"))
-    table = PREFIXES if unit != "s" else ()
-    for factor, prefix in table:
+    for factor, prefix in PREFIXES_OF_SECONDS if unit == "s" else PREFIXES:
         if size >= factor:
             return f"{_significant(value / factor, digits)} {prefix}{unit}"
-    if unit == "s" and 0 < size < 1:
-        for factor, prefix in SMALL_PREFIXES:
-            if size >= factor:
-                return f"{_significant(value / factor, digits)} {prefix}{unit}"
     return f"{_significant(value, digits)} {unit}"
 
 

@@ -5,7 +5,7 @@ from functools import cache
 from typing import Any, ClassVar
 
 from lessonlib.base.checks import Checked, choice, count, optional, rate
-from lessonlib.base.errors import InvalidInputError, is_number, require_rate, shown
+from lessonlib.base.errors import InvalidInputError, is_number, shown
 from lessonlib.facts.tables import rows_of, unknown
 
 # What a published value measures and in which unit the tables keep it; then that unit in SI.
@@ -110,9 +110,9 @@ def _measurement(row: dict[str, Any]) -> Measurement:
     others = {key: value for key, value in row.items() if key not in ("value", "unit", "weight_gib")}
     owner = f"Measurement {row['id']!r}"
     unit, factor = SI_UNITS.get(row["unit"], (row["unit"], 1.0))
-    value = factor * require_rate(owner, "value", row["value"], row["unit"])
+    value = factor * rate(row["unit"])(owner, "value", row["value"])
     gib = row["weight_gib"]
-    weights = None if gib is None else 2.0**30 * require_rate(owner, "weight_gib", gib, "GiB")
+    weights = None if gib is None else 2.0**30 * rate("GiB")(owner, "weight_gib", gib)
     found = Measurement(value=value, unit=unit, weight_bytes=weights, **others)
     if row["unit"] != METRICS[found.metric]:
         raise InvalidInputError(

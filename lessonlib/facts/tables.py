@@ -3,7 +3,6 @@
 import csv
 import math
 from collections.abc import Sequence
-from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
@@ -45,6 +44,8 @@ def row_named(table: str, kind: str, name: str) -> dict[str, Any]:
 
 def unknown(kind: str, name: object, known: Sequence[str], where: str) -> NoReturn:
     """Raise UnknownNameError: no `kind` has that name; the nearest of `known`, and `where` to see all of them."""
+    from difflib import get_close_matches
+
     wanted = name.lower() if isinstance(name, str) else ""
     near = get_close_matches(wanted, known, n=4, cutoff=0.5) or [k for k in known if wanted and wanted in k][:4]
     hint = f"the nearest are {', '.join(near)}" if near else "nothing is near it"

@@ -18,12 +18,15 @@ Each kind is a small frozen dataclass that answers the same questions, for one l
 A new architecture is a new class here, never another `if` elsewhere.
 
 Sources: Vaswani et al. 2017 (arXiv 1706.03762) for attention; Ainslie et al. 2023 (2305.13245) for GQA; DeepSeek-AI
-2024 (2405.04434) for MLA; Yang et al. 2024 (2412.06464) for the gated delta rule; Dao and Gu 2024 (2405.21060) for
-Mamba-2.
+2024 (2405.04434) for MLA.
 """
+
+# A kind derives what the base gives as a plain zero; nobody can write to either, for the classes are frozen.
+# mypy: disable-error-code="override"
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from lessonlib.base.checks import wrong
@@ -32,18 +35,22 @@ from lessonlib.model.part import Part
 
 
 class Mixer(Part):
-    """The questions every mixer answers. A kind overrides what it has; the rest is none."""
+    """The questions every mixer answers. A kind overrides what it has; a count that it does not give is zero."""
 
     heads: int
+    label: str  # a few words for tables and figures, such as "GQA, window 128"
 
-    @property
-    def label(self) -> str:
-        """A few words for tables and figures, such as "sliding attention, window 128"."""
-        raise NotImplementedError
+    cache_elements = pair_flops = expand_flops = state_elements = conv_elements = token_flops = 0
+    # Infinity: a sequence never stops growing. None: the law has another form, and is known by asking alone.
+    fills_at: float | None = None
 
-    @property
-    def cache_elements(self) -> int:
-        return 0
+    @cached_property
+    def fresh_pair_flops(self) -> int:
+        return self.pair_flops
+
+    def span(self, position: Any) -> Any:
+        """Keys that the token at `position` attends to; 1 is the first token, which sees itself."""
+        return self.span_sum(position - 1, 1)
 
     def span_sum(self, cached: Any, new: Any) -> Any:
         """Keys that `new` tokens after `cached` ones attend to in all: the sum of their spans. Here each sees all."""
@@ -53,23 +60,6 @@ class Mixer(Part):
         """Cached tokens that one pass of `new` tokens reads when `cached` are there."""
         return cached
 
-    def held(self, tokens: Any) -> Any:
-        """Tokens that a sequence of `tokens` tokens keeps; it never falls as a sequence grows."""
-        return tokens
-
-    @property
-    def fills_at(self) -> float | None:
-        """Tokens up to which each attends to all before it and all are kept; beyond, span and held stay the same.
-
-        A step reads its span, all but the token itself. Infinity: a sequence never stops growing. None: the law has
-        another form, and is known by asking alone.
-        """
-        return None
-
-    def span(self, position: Any) -> Any:
-        """Keys that the token at `position` attends to; 1 is the first token, which sees itself."""
-        return self.span_sum(position - 1, 1)
-
     def read_sum(self, cached: Any, steps: Any, spans: Any) -> Any:
         """Cached tokens that `steps` decode steps read in all, the first with `cached` there: the law's `read`, summed.
 
@@ -77,29 +67,9 @@ class Mixer(Part):
         """
         return spans - steps
 
-    @property
-    def pair_flops(self) -> int:
-        return 0
-
-    @property
-    def fresh_pair_flops(self) -> int:
-        return self.pair_flops
-
-    @property
-    def expand_flops(self) -> int:
-        return 0
-
-    @property
-    def state_elements(self) -> int:
-        return 0
-
-    @property
-    def conv_elements(self) -> int:
-        return 0
-
-    @property
-    def token_flops(self) -> int:
-        return 0
+    def held(self, tokens: Any) -> Any:
+        """Tokens that a sequence of `tokens` tokens keeps; it never falls as a sequence grows."""
+        return tokens
 
     def cache_copies(self, devices: int) -> float:
         """Copies of each cached token over all `devices` of a tensor-parallel group: 1 when it is shared out.
@@ -134,7 +104,7 @@ class GroupedQueryAttention(Mixer):
         if self.heads % self.kv_heads:
             raise wrong(self.owner, "heads", self.heads, f"a multiple of its kv_heads, {self.kv_heads}")
 
-    @property
+    @cached_property
     def label(self) -> str:
         kind = "MHA" if self.kv_heads == self.heads else "MQA" if self.kv_heads == 1 else "GQA"
         return kind if self.window is None else f"{kind}, window {self.window:,}"
@@ -142,7 +112,7 @@ class GroupedQueryAttention(Mixer):
     def span_sum(self, cached: Any, new: Any) -> Any:
         """With a window, the sum of min(cached + i, window): tokens that see all before them, then full windows."""
         if self.window is None:
-            return new * cached + new * (new + 1) / 2
+            return super().span_sum(cached, new)
         growing = minimum(maximum(floor(self.window - cached), 0.0), new)
         return growing * cached + growing * (growing + 1) / 2 + (new - growing) * self.window
 
@@ -152,7 +122,7 @@ class GroupedQueryAttention(Mixer):
     def held(self, tokens: Any) -> Any:
         return tokens if self.window is None else minimum(tokens, float(self.window))
 
-    @property
+    @cached_property
     def fills_at(self) -> float:
         return math.inf if self.window is None else self.window
 
@@ -160,16 +130,16 @@ class GroupedQueryAttention(Mixer):
     def key_and_value_dim(self) -> int:
         return self.head_dim + (self.head_dim if self.value_dim is None else self.value_dim)
 
-    @property
+    @cached_property
     def matmul_weights(self) -> int:
-        query_and_output = self.width * self.heads * self.key_and_value_dim
-        return query_and_output + self.width * self.cache_elements + self.width * self.gate_outputs
+        query_and_output = self.heads * self.key_and_value_dim
+        return self.width * (query_and_output + self.cache_elements + self.gate_outputs)
 
-    @property
+    @cached_property
     def cache_elements(self) -> int:
         return self.kv_heads * self.key_and_value_dim
 
-    @property
+    @cached_property
     def pair_flops(self) -> int:
         return 2 * self.heads * self.key_and_value_dim
 
@@ -199,35 +169,28 @@ class MultiHeadLatentAttention(Mixer):
     query_rank: int | None = None
     other_weights: int = 0
 
-    @property
-    def label(self) -> str:
-        return "MLA"
+    label, fills_at = "MLA", math.inf
 
-    @property
-    def fills_at(self) -> float:
-        return math.inf
-
-    @property
+    @cached_property
     def matmul_weights(self) -> int:
-        query_dim = self.heads * (self.nope_dim + self.rope_dim)
-        rank = self.query_rank
+        query_dim, rank = self.heads * (self.nope_dim + self.rope_dim), self.query_rank
         query = self.width * query_dim if rank is None else self.width * rank + rank * query_dim
         latent = self.width * self.cache_elements + self.kv_rank * self.heads * (self.nope_dim + self.value_dim)
         return query + latent + self.heads * self.value_dim * self.width
 
-    @property
+    @cached_property
     def cache_elements(self) -> int:
         return self.kv_rank + self.rope_dim
 
-    @property
+    @cached_property
     def pair_flops(self) -> int:
         return 2 * self.heads * (self.kv_rank + self.rope_dim) + 2 * self.heads * self.kv_rank
 
-    @property
+    @cached_property
     def fresh_pair_flops(self) -> int:
         return 2 * self.heads * (self.nope_dim + self.rope_dim) + 2 * self.heads * self.value_dim
 
-    @property
+    @cached_property
     def expand_flops(self) -> int:
         return 2 * self.kv_rank * self.heads * (self.nope_dim + self.value_dim)
 

@@ -7,42 +7,38 @@ touches E (1 - (1 - k/E)**t) distinct experts: the classic occupancy expectation
 Sources: Shazeer 2020 (arXiv 2002.05202) for the gated form; Jiang et al. 2024 (2401.04088) for the mixture of experts.
 """
 
+# A kind derives what the base gives as a plain zero; nobody can write to either, for the classes are frozen.
+# mypy: disable-error-code="override"
+
 from dataclasses import dataclass
+from functools import cached_property
 
 from lessonlib.base.checks import wrong
 from lessonlib.model.part import Part
 
 
 class FeedForward(Part):
-    """The questions every feed-forward answers. `routed_*` are zero for a dense one."""
+    """The questions every feed-forward answers. What is about routed experts is zero for a dense one.
 
-    experts: int = 0
-    experts_per_token: int = 0
+    `dense_weights`: matrix weights that every token meets, those of the dense feed-forward or of the shared experts.
+    `router_weights`: those of the router. `expert_weights`, `expert_other_weights`: matrix weights and biases of one
+    routed expert.
+    """
 
-    @property
-    def router_weights(self) -> int:
-        return 0
+    width: int
+    gated: bool
 
-    @property
-    def expert_weights(self) -> int:
-        """Matrix weights of one routed expert."""
-        return 0
+    experts = experts_per_token = router_weights = expert_weights = expert_other_weights = dense_weights = 0
 
     @property
-    def expert_other_weights(self) -> int:
-        """Biases of one routed expert."""
-        return 0
+    def matrices(self) -> int:
+        return 3 if self.gated else 2
 
-    @property
-    def dense_weights(self) -> int:
-        """Matrix weights that every token meets: the dense feed-forward, or the shared experts."""
-        raise NotImplementedError
-
-    @property
+    @cached_property
     def matmul_weights(self) -> int:
         return self.dense_weights + self.router_weights + self.experts_per_token * self.expert_weights
 
-    @property
+    @cached_property
     def parameters(self) -> int:
         routed = self.experts * (self.expert_weights + self.expert_other_weights)
         return self.dense_weights + self.router_weights + routed + self.other_weights
@@ -57,9 +53,9 @@ class DenseFeedForward(FeedForward):
     gated: bool = True
     other_weights: int = 0
 
-    @property
+    @cached_property
     def dense_weights(self) -> int:
-        return (3 if self.gated else 2) * self.width * self.inner
+        return self.matrices * self.width * self.inner
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,18 +81,14 @@ class MixtureOfExperts(FeedForward):
             expected = f"at most the number of experts, {self.experts}"
             raise wrong(self.owner, "experts_per_token", self.experts_per_token, expected)
 
-    @property
-    def matrices(self) -> int:
-        return 3 if self.gated else 2
-
-    @property
+    @cached_property
     def router_weights(self) -> int:
-        return self.width * (self.experts + (1 if self.shared_gate else 0))
+        return self.width * (self.experts + self.shared_gate)
 
-    @property
+    @cached_property
     def expert_weights(self) -> int:
         return self.matrices * self.width * self.expert_inner
 
-    @property
+    @cached_property
     def dense_weights(self) -> int:
         return self.matrices * self.width * self.shared_inner

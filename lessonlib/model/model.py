@@ -7,15 +7,74 @@
 `Model.from_config` reads the parsed dict of a real config.json; how a family differs is data, in config/families.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
-from lessonlib.base.checks import REFUSED, Checked, Rule, a, count, flag, items, optional, wrong
+import numpy as np
+
+from lessonlib.base.checks import REFUSED, Checked, Rule, a, checked, count, flag, items, numbers, optional, rate, wrong
 from lessonlib.base.errors import shown
+from lessonlib.model.attention import Mixer
 from lessonlib.model.block import Block
 from lessonlib.model.config.reader import read_config_as_model
-from lessonlib.model.stack import Stack
+from lessonlib.model.feedforward import FeedForward
+
+Kind = TypeVar("Kind", bound=Mixer | FeedForward)
+
+
+def _together(parts: Iterable[tuple[int, Kind | None]]) -> tuple[tuple[int, Kind], ...]:
+    """((layers, part), ...) with equal parts taken together, in the order of first appearance."""
+    counts: dict[Kind, int] = {}
+    for layers, part in parts:
+        if part is not None:
+            counts[part] = counts.get(part, 0) + layers
+    return tuple((layers, part) for part, layers in counts.items())
+
+
+class Stack:
+    """The layers of a model, `blocks` = ((layers, Block), ...) in any order, and what a sequence keeps in them."""
+
+    blocks: tuple[tuple[int, Block], ...]
+
+    @property
+    def layers(self) -> int:
+        return sum(layers for layers, _ in self.blocks)
+
+    @cached_property
+    def mixer_kinds(self) -> tuple[tuple[int, Mixer], ...]:
+        """((layers, mixer), ...): layers with the same mixer taken together."""
+        return _together((layers, block.mixer) for layers, block in self.blocks)
+
+    @cached_property
+    def expert_kinds(self) -> tuple[tuple[int, FeedForward], ...]:
+        """((layers, feed-forward), ...) of the layers with routed experts."""
+        found = _together((layers, block.feedforward) for layers, block in self.blocks)
+        return tuple((layers, ffn) for layers, ffn in found if ffn.experts)
+
+    @cached_property
+    def block_matmul_weights(self) -> int:
+        """P_block: the matrix weights of the blocks that one token meets."""
+        return sum(layers * part.matmul_weights for layers, block in self.blocks for part in block.parts)
+
+    @checked(tokens=numbers(0), bytes_per_element=rate("bytes"))
+    def cache_bytes(self, tokens: Any, bytes_per_element: float = 2) -> Any:
+        """Bytes of KV cache that one sequence holds for `tokens` tokens (a number or an array of them).
+
+        What a layer holds is its mixer's law. Constant state is apart: `state_bytes`.
+        """
+        total = sum(layers * mixer.cache_elements * mixer.held(tokens) for layers, mixer in self.mixer_kinds)
+        total = np.asarray(total * bytes_per_element + 0 * tokens)
+        return float(total) if total.ndim == 0 else total
+
+    @checked(bytes_per_element=rate("bytes"))
+    def state_bytes(self, bytes_per_element: float = 2) -> float:
+        """Constant state of one sequence, bytes: fp32 for the state, `bytes_per_element` for its convolution."""
+        return float(
+            sum(layers * (4 * m.state_elements + bytes_per_element * m.conv_elements) for layers, m in self.mixer_kinds)
+        )
+
 
 LAYERS, BLOCK = count(), a(Block)
 
@@ -52,7 +111,7 @@ class Model(Checked, Stack):
     rules: ClassVar = {
         "width": count(),
         "vocabulary": count(),
-        "blocks": items(Rule("(number of layers, Block)", _layers, bad=(None, 1, (1,), (1, "a block"))), least=1),
+        "blocks": items(Rule("(number of layers, Block)", _layers), least=1),
         "tied_embeddings": flag(),
         "max_positions": optional(count()),
         "position_weights": count(0),
@@ -121,21 +180,19 @@ class Model(Checked, Stack):
         "blocks" are the matrices of mixers, dense feed-forwards and shared experts; "experts" the routed ones; "other"
         norms, biases and routers; "embedding" the tables that are looked up, learned positions among them.
         """
-        blocks = experts = other = 0
+        mixers = sum(layers * mixer.matmul_weights for layers, mixer in self.mixer_kinds)
+        other = self.other_weights + self.head_bias
+        dense = experts = 0
         for layers, block in self.blocks:
-            other += layers * block.norm_weights
-            if block.mixer is not None:
-                blocks += layers * block.mixer.matmul_weights
-                other += layers * block.mixer.other_weights
-            ffn = block.feedforward
-            if ffn is not None:
-                blocks += layers * ffn.dense_weights
+            other += layers * (block.norm_weights + sum(part.other_weights for part in block.parts))
+            if (ffn := block.feedforward) is not None:
+                dense += layers * ffn.dense_weights
                 experts += layers * ffn.experts * ffn.expert_weights
-                other += layers * (ffn.router_weights + ffn.other_weights + ffn.experts * ffn.expert_other_weights)
+                other += layers * (ffn.router_weights + ffn.experts * ffn.expert_other_weights)
         return {
-            "blocks": blocks,
+            "blocks": mixers + dense,
             "experts": experts,
-            "other": other + self.other_weights + self.head_bias,
+            "other": other,
             "head": self.head_weights,
             "embedding": self.embedding_weights + self.position_weights,
         }

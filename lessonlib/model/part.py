@@ -25,13 +25,7 @@ class Part(Checked):
         own = {name: _rule(cls.__dict__.get(name, ...)) for name in get_annotations(cls) if name != "rules"}
         cls.rules = {field.name: cls.rules[field.name] for field in inherited} | own | cls.__dict__.get("rules", {})
 
-    @property
-    def matmul_weights(self) -> int:
-        raise NotImplementedError
-
-    @property
-    def other_weights(self) -> int:
-        return 0
+    matmul_weights = other_weights = 0
 
     @property
     def parameters(self) -> int:

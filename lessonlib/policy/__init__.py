@@ -27,7 +27,6 @@ from lessonlib.policy.levers import (
     chunked_prefill,
     faster_peak,
     latent_attention,
-    limit_batch,
     more_bandwidth,
     more_memory,
     prefix_cache,

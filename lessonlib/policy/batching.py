@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from lessonlib.base.checks import checked, count, flag, numbers, rate
+from lessonlib.base.elementwise import ratio
 from lessonlib.base.errors import MOST_TOKENS, InvalidInputError
-from lessonlib.policy.cache import linear_step_seconds, other_step_seconds, steady_attention_seconds
+from lessonlib.policy.cache import shared_step_seconds, steady_attention_seconds
 from lessonlib.request.cost import prefill_phase, request_cost
 from lessonlib.request.request import BATCH, REQUEST, Request, require_chunks
 from lessonlib.time.deployment import DEPLOYMENT, PLAIN, Deployment
@@ -24,14 +25,12 @@ from lessonlib.work.passes import Passes, attention_work, equal_passes, linear_w
 
 @checked(deployment=DEPLOYMENT, request=REQUEST, steady=flag(), block=count())
 def memory_batch(deployment: Deployment, request: Request, steady: bool = False, block: int = 1) -> int:
-    """The largest batch that fits, with memory in blocks of `block` tokens.
+    """The largest batch of one request that fits, with memory in blocks of `block` tokens; 0 when not even one does.
 
-    Reserved at the end (prompt + output tokens each), or `steady`: each sequence holds the mean over its answer, which
-    is what a server with paging and many requests at different places needs. 0 when not even one fits.
+    Each sequence is reserved at its end (prompt + output tokens), or if `steady` holds the mean over its answer, as on
+    a server with paging. `Deployment.largest_batch` takes any number of held tokens, `mix.concurrency` a mix.
     """
-    held = request.prompt + request.output
-    if steady:
-        held = request.prompt + (request.output + 1) // 2
+    held = request.prompt + ((request.output + 1) // 2 if steady else request.output)
     return deployment.largest_batch(-(-held // block) * block)
 
 
@@ -40,7 +39,9 @@ class SteadyState:
     """A server that always holds `batch` requests of one kind. Seconds are of the GPU clock.
 
     `step`: one decode step, or one mixed pass. `prefill`: prefill seconds for one request that are not inside a step (0
-    when mixed). `period`: GPU seconds in which `batch` requests are served from end to end.
+    when mixed). `period`: GPU seconds in which `batch` requests are served from end to end. `tokens_per_second`: output
+    tokens of the whole server. `tpot`: seconds between a user's tokens on average, the stops for other users' prefills
+    included; NaN for one output token.
     """
 
     batch: int
@@ -48,24 +49,10 @@ class SteadyState:
     prefill: float
     steps: int
     output: int
-
-    @property
-    def period(self) -> float:
-        return self.batch * self.prefill + self.steps * self.step
-
-    @property
-    def seconds_per_request(self) -> float:
-        return self.period / self.batch
-
-    @property
-    def tokens_per_second(self) -> float:
-        """Output tokens a second of the whole server."""
-        return self.batch * self.output / self.period
-
-    @property
-    def tpot(self) -> float:
-        """Seconds between a user's tokens on average, the stops for other users' prefills included."""
-        return self.period / self.steps if self.steps else float("nan")
+    period = property(lambda self: self.batch * self.prefill + self.steps * self.step)
+    seconds_per_request = property(lambda self: self.period / self.batch)
+    tokens_per_second = property(lambda self: self.batch * self.output / self.period)
+    tpot = property(lambda self: ratio(self.period, self.steps))
 
 
 @checked(deployment=PLAIN, request=REQUEST, batch=BATCH, mixed=flag())
@@ -79,10 +66,9 @@ def steady_state(deployment: Deployment, request: Request, batch: int, mixed: bo
     steps = request.output - 1
     if mixed:
         return SteadyState(batch, mixed_pass(deployment, request, batch), 0.0, steps, request.output)
-    alone = request_cost(deployment, request).ttft
-    attention = batch * steady_attention_seconds(deployment, request)
-    step = linear_step_seconds(deployment, batch) + attention + other_step_seconds(deployment, batch)
-    return SteadyState(batch, step, alone, steps, request.output)
+    linear, other = shared_step_seconds(deployment, batch)
+    step = linear + batch * steady_attention_seconds(deployment, request) + other
+    return SteadyState(batch, step, request_cost(deployment, request).ttft, steps, request.output)
 
 
 @checked(deployment=PLAIN, request=REQUEST, batch=BATCH)

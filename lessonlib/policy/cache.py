@@ -1,19 +1,19 @@
 """The KV cache over an answer: how it grows, what growth does to a step, and what paging can and cannot save.
 
     bytes at a position  = sum over kinds of layer of kappa held(tokens) + constant state
-    step at position     = linear layers + the neighbours' caches + the own cache + all-reduces + overhead
-    cache passes weights = the first span s with b (sum of kappa (read(s - 1) + 1) + state traffic) > weight bytes of a
-    step traffic of an answer = sum over steps of the span: a triangle, not a rectangle of the final height
+    step at a position   = linear layers + the neighbours' caches + its own cache + all-reduces + overhead
+    cache passes weights = first span s with b (sum of kappa (read(s - 1) + 1) + state traffic) > weight bytes of a step
+    traffic of an answer = sum over steps of the span: a triangle, not a rectangle of the final height
 
-In a batch started together all sequences have the same context. In a steady state each neighbour is at a place of its
-own, so their caches are priced at the mean over an answer. Paging (Kwon et al., 2309.06180) reserves blocks as they
-fill; it removes what was reserved and never used, and does not change the bytes that are read by one.
+In a batch started together all sequences have the same context. In a steady state each neighbour is at its own place,
+so their caches are priced at the mean over an answer. Paging reserves blocks as they fill: it removes what was reserved
+and never used, and leaves the bytes that a step reads as they are. Source: Kwon et al., 2309.06180 (paging).
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,8 +26,7 @@ from lessonlib.time.roofline import Phase, pass_cost
 from lessonlib.work.passes import attention_work, decode_steps, equal_passes, linear_work
 
 
-@dataclass(frozen=True)
-class KindBytes:
+class KindBytes(NamedTuple):
     """Bytes that one sequence holds in all layers of one kind, at each of some token counts."""
 
     label: str
@@ -57,10 +56,7 @@ class StepParts:
     neighbours: Any
     own: Any
     other: Any  # all-reduces and overhead
-
-    @property
-    def seconds(self) -> Any:
-        return self.linear + self.neighbours + self.own + self.other
+    seconds = property(lambda self: self.linear + self.neighbours + self.own + self.other)
 
 
 @checked(deployment=DEPLOYMENT, request=REQUEST)
@@ -69,22 +65,14 @@ def steady_attention_seconds(deployment: Deployment, request: Request) -> float:
     count = float(request.output - 1)
     if not count:
         return 0.0
-    return float(
-        Phase(deployment, [decode_steps(deployment.sizes, float(request.prompt), count, 1.0)]).attention.seconds / count
-    )
+    steps = decode_steps(deployment.sizes, float(request.prompt), count, 1.0)
+    return float(Phase(deployment, [steps]).attention.seconds / count)
 
 
-@checked(deployment=DEPLOYMENT, batch=BATCH)
-def linear_step_seconds(deployment: Deployment, batch: int) -> float:
-    """Seconds of the linear layers of one decode step: streaming the weights, until the batch reaches the ridge."""
-    return float(pass_cost(deployment, 1, batch=batch).linear.seconds)
-
-
-@checked(deployment=DEPLOYMENT, batch=BATCH)
-def other_step_seconds(deployment: Deployment, batch: int) -> float:
-    """Seconds of a decode step that are neither linear layers nor attention: all-reduces and overhead."""
+def shared_step_seconds(deployment: Deployment, batch: int) -> tuple[float, float]:
+    """Seconds of a decode step whatever the spans: its linear layers, and its all-reduces and overhead."""
     step = pass_cost(deployment, 1, batch=batch)
-    return float(step.communication + step.overhead)
+    return float(step.linear.seconds), float(step.communication + step.overhead)
 
 
 @checked(deployment=PLAIN, request=REQUEST, position=numbers(1, MOST_TOKENS, whole=True), batch=BATCH, together=flag())
@@ -101,12 +89,11 @@ def step_parts(
     steps = request.output - 1
     if np.any(position > steps):
         raise wrong("step_parts", "position", position.max(), f"whole numbers from 1 to {steps:,}, its steps")
-    own = Phase(
-        deployment, [equal_passes(deployment.sizes, 1.0, request.prompt + position - 1, 1.0, 1.0)]
-    ).attention.seconds
+    step = equal_passes(deployment.sizes, 1.0, request.prompt + position - 1, 1.0, 1.0)
+    own = Phase(deployment, [step]).attention.seconds
     neighbour = own if together else steady_attention_seconds(deployment, request) + 0 * own
-    linear = linear_step_seconds(deployment, batch) + 0 * own
-    parts = (linear, (batch - 1) * neighbour, own, other_step_seconds(deployment, batch) + 0 * own)
+    linear, other = shared_step_seconds(deployment, batch)
+    parts = (part + 0 * own for part in (linear, (batch - 1) * neighbour, own, other))
     return StepParts(*(float(part) if np.ndim(part) == 0 else part for part in parts))
 
 
@@ -159,22 +146,15 @@ class Paging:
     """Tokens of memory for a set of sequences: used, reserved contiguously to a maximum, reserved in blocks.
 
     `shared` is what prefix sharing saves of `paged`: the prefix's full blocks, stored once instead of once each.
+    `contiguous_waste`, `paged_waste`: the share of each reservation that no token ever fills.
     """
 
     used: int
     contiguous: int
     paged: int
     shared: int
-
-    @property
-    def contiguous_waste(self) -> float:
-        """Share of the contiguous reservation that no token ever fills."""
-        return 1 - self.used / self.contiguous
-
-    @property
-    def paged_waste(self) -> float:
-        """Share of the blocks that no token ever fills: the empty ends of last blocks."""
-        return 1 - self.used / self.paged
+    contiguous_waste = property(lambda self: 1 - self.used / self.contiguous)
+    paged_waste = property(lambda self: 1 - self.used / self.paged)
 
 
 @checked(lengths=items(count(), least=1), maximum=count(), block=count(), prefix=count(0))

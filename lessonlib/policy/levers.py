@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 
@@ -11,9 +12,10 @@ from lessonlib.model.attention import GroupedQueryAttention, MultiHeadLatentAtte
 from lessonlib.model.block import Block
 from lessonlib.model.model import Model
 from lessonlib.model.precision import Precision
+from lessonlib.policy.batching import memory_batch
 from lessonlib.request.cost import request_cost
-from lessonlib.request.request import REQUEST, Case, Request
-from lessonlib.time.deployment import DEPLOYMENT, Deployment, Speculation
+from lessonlib.request.request import Case, Request
+from lessonlib.time.deployment import Deployment, Speculation
 
 
 @dataclass(frozen=True)
@@ -38,21 +40,30 @@ class Lever:
 
 
 def _seconds_each(case: Case) -> float:
-    return request_cost(case.deployment, case.request, case.batch).seconds / case.batch
+    return request_cost(*case).seconds / case.batch
 
 
 def _at_limit(case: Case) -> Case:
-    return replace(case, batch=limit_batch(case.deployment, case.request))
-
-
-@checked(deployment=DEPLOYMENT, request=REQUEST)
-def limit_batch(deployment: Deployment, request: Request) -> int:
-    """The largest batch of this request that fits in memory; DoesNotFitError when not even one does."""
-    deployment.require_fit(request.prompt + request.output)
-    return deployment.largest_batch(request.prompt + request.output)
+    """The case at its memory batch; DoesNotFitError when not even one such request fits."""
+    batch = memory_batch(case.deployment, case.request)
+    if not batch:
+        case.deployment.require_fit(case.request.prompt + case.request.output)
+    return replace(case, batch=batch)
 
 
 TIMES = rate("times")
+
+
+def scaled(deployment: Deployment, name: str, k: float) -> Deployment:
+    """The deployment with one rate of its accelerator, or one wait of its efficiency, times k."""
+    part = "efficiency" if name in ("overhead", "all_reduce_latency") else "accelerator"
+    whole: Any = getattr(deployment, part)
+    value = getattr(whole, name)
+    if name == "peaks":
+        value = {dtype: k * peak for dtype, peak in value.items()}
+    elif value is not None:  # no link figure is known
+        value = k * value
+    return replace(deployment, **{part: replace(whole, **{name: value})})
 
 
 def _on_deployment(name: str, change: Callable[[Deployment], Deployment]) -> Lever:
@@ -62,38 +73,25 @@ def _on_deployment(name: str, change: Callable[[Deployment], Deployment]) -> Lev
 @checked(k=TIMES)
 def faster_peak(k: float) -> Lever:
     """Peak FLOP/s of every dtype times k."""
-
-    def change(d: Deployment) -> Deployment:
-        peaks = {dtype: k * peak for dtype, peak in d.accelerator.peaks.items()}
-        return replace(d, accelerator=replace(d.accelerator, peaks=peaks))
-
-    return _on_deployment(f"peak x {k:g}", change)
+    return _on_deployment(f"peak x {k:g}", lambda deployment: scaled(deployment, "peaks", k))
 
 
 @checked(k=TIMES)
 def more_bandwidth(k: float) -> Lever:
     """Memory bandwidth times k."""
-    return _on_deployment(
-        f"bandwidth x {k:g}",
-        lambda d: replace(d, accelerator=replace(d.accelerator, bandwidth=k * d.accelerator.bandwidth)),
-    )
+    return _on_deployment(f"bandwidth x {k:g}", lambda deployment: scaled(deployment, "bandwidth", k))
 
 
 @checked(k=TIMES)
 def more_memory(k: float) -> Lever:
     """Memory of a device times k."""
-    return _on_deployment(
-        f"memory x {k:g}", lambda d: replace(d, accelerator=replace(d.accelerator, memory=k * d.accelerator.memory))
-    )
+    return _on_deployment(f"memory x {k:g}", lambda deployment: scaled(deployment, "memory", k))
 
 
 @checked(k=rate("times", zero=True))
 def scaled_overhead(k: float) -> Lever:
     """Overhead of a pass times k (0 removes it)."""
-    return _on_deployment(
-        f"overhead x {k:g}",
-        lambda d: replace(d, efficiency=replace(d.efficiency, overhead=k * d.efficiency.overhead)),
-    )
+    return _on_deployment(f"overhead x {k:g}", lambda deployment: scaled(deployment, "overhead", k))
 
 
 PART = choice((part.name for part in fields(Precision)), UnknownNameError)
@@ -110,12 +108,15 @@ def quantised(**parts: str) -> Lever:
     return _on_deployment(words, lambda d: replace(d, precision=replace(d.precision, **parts)))
 
 
-def _latent(model: Model, rank: int, rope_dim: int) -> Model:
-    def changed(block: Block) -> Block:
+@checked(rank=count(), rope_dim=count())
+def latent_attention(rank: int = 512, rope_dim: int = 64) -> Lever:
+    """Grouped-query attention replaced by MLA of the same heads, with DeepSeek's latent unless given. Another model."""
+
+    def latent(block: Block) -> Block:
         old = block.mixer
         if not isinstance(old, GroupedQueryAttention):
             return block
-        latent = MultiHeadLatentAttention(
+        mixer = MultiHeadLatentAttention(
             width=old.width,
             heads=old.heads,
             kv_rank=rank,
@@ -124,18 +125,14 @@ def _latent(model: Model, rank: int, rope_dim: int) -> Model:
             value_dim=old.head_dim if old.value_dim is None else old.value_dim,
             other_weights=rank,  # the latent's norm
         )
-        return replace(block, mixer=latent)
+        return replace(block, mixer=mixer)
 
-    blocks = tuple((count, changed(block)) for count, block in model.blocks)
-    return replace(model, name=f"{model.name} with a latent cache", blocks=blocks)
+    def change(deployment: Deployment) -> Deployment:
+        model = deployment.model
+        blocks = tuple((layers, latent(block)) for layers, block in model.blocks)
+        return replace(deployment, model=replace(model, name=f"{model.name} with a latent cache", blocks=blocks))
 
-
-@checked(rank=count(), rope_dim=count())
-def latent_attention(rank: int = 512, rope_dim: int = 64) -> Lever:
-    """Grouped-query attention replaced by MLA of the same heads, with DeepSeek's latent unless given. Another model."""
-    return _on_deployment(
-        f"MLA, latent {rank} + {rope_dim}", lambda d: replace(d, model=_latent(d.model, rank, rope_dim))
-    )
+    return _on_deployment(f"MLA, latent {rank} + {rope_dim}", change)
 
 
 @checked(devices=count())

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lessonlib.base.checks import checked, flag
+from lessonlib.base.elementwise import ratio
 from lessonlib.base.errors import InvalidInputError
 from lessonlib.policy.estimates import ridge_tokens
 from lessonlib.policy.levers import (
@@ -30,14 +31,17 @@ from lessonlib.policy.levers import (
     speculative_decoding,
 )
 from lessonlib.request.cost import decode_phase, prefill_phase
-from lessonlib.request.request import BATCH, REQUESTS, Request, rows_of
+from lessonlib.request.request import BATCH, REQUESTS, Case, Request, rows_of
 from lessonlib.time.deployment import DEPLOYMENT, Deployment
 from lessonlib.time.roofline import Phase
 from lessonlib.work.passes import LINEAR
 
 
 class PartSeconds(NamedTuple):
-    """A part of a phase: its GPU seconds where compute binds and where memory does, its FLOPs and its bytes."""
+    """A part of a phase: its GPU seconds where compute binds and where memory does, its FLOPs and its bytes.
+
+    `bound`: "compute" or "memory", whichever binds for more of its seconds.
+    """
 
     compute: float
     memory: float
@@ -50,7 +54,6 @@ class PartSeconds(NamedTuple):
 
     @property
     def bound(self) -> str:
-        """ "compute" or "memory", whichever binds for more of its seconds."""
         return "compute" if self.compute > self.memory else "memory"
 
 
@@ -62,45 +65,28 @@ class PhaseSeconds:
     attention: PartSeconds
     communication: float
     overhead: float
-
-    @property
-    def seconds(self) -> float:
-        return self.linear.seconds + self.attention.seconds + self.communication + self.overhead
-
-    @property
-    def flops(self) -> float:
-        return self.linear.flops + self.attention.flops
+    seconds = property(lambda self: self.linear.seconds + self.attention.seconds + self.communication + self.overhead)
+    flops = property(lambda self: self.linear.flops + self.attention.flops)
 
 
 @dataclass(frozen=True, eq=False)
 class TrafficCost:
-    """All requests at a concurrency of `batch`. `ttft`: seconds of each request's prefill alone, an array."""
+    """What all requests cost together when `batch` of them are always under way.
+
+    `steps`: decode steps of all requests. `ttft`: seconds of each request's prefill alone, an array. `seconds`: the GPU
+    clock, and `decode_share` the share of it that is decode. `tpot`: seconds per output token after the first, without
+    stops for others' prefills, and `tpot_with_stops` with them; NaN where no request has a second token.
+    """
 
     batch: int
     steps: float
     prefill: PhaseSeconds
     decode: PhaseSeconds
     ttft: Any
-
-    @property
-    def seconds(self) -> float:
-        """GPU clock: seconds for all requests together."""
-        return self.prefill.seconds + self.decode.seconds
-
-    @property
-    def decode_share(self) -> float:
-        """Share of the GPU clock that is decode."""
-        return self.decode.seconds / self.seconds
-
-    @property
-    def tpot(self) -> float:
-        """Request clock: seconds per output token after the first, without stops for others' prefills; NaN if none."""
-        return self.batch * self.decode.seconds / self.steps if self.steps else math.nan
-
-    @property
-    def tpot_with_stops(self) -> float:
-        """The same with the stops for others' prefills, where these run between steps."""
-        return self.batch * self.seconds / self.steps if self.steps else math.nan
+    seconds = property(lambda self: self.prefill.seconds + self.decode.seconds)
+    decode_share = property(lambda self: self.decode.seconds / self.seconds)
+    tpot = property(lambda self: ratio(self.batch * self.decode.seconds, self.steps))
+    tpot_with_stops = property(lambda self: ratio(self.batch * self.seconds, self.steps))
 
     @property
     def request_clock_decode_share(self) -> float:
@@ -119,7 +105,10 @@ def mean_slot_bytes(deployment: Deployment, request: Request, paged: bool = Fals
 
 @checked(deployment=DEPLOYMENT, request=REQUESTS, paged=flag())
 def concurrency(deployment: Deployment, request: Request, paged: bool = False) -> int:
-    """How many of these requests memory holds at a time, on average; DoesNotFitError when it holds not one."""
+    """How many requests of a mix memory holds at a time, on average; of requests all alike it is the memory batch.
+
+    Raises DoesNotFitError when memory does not hold even one of them.
+    """
     prompt, output, _ = rows_of("concurrency", request)
     each = mean_slot_bytes(deployment, request, paged)
     if not each:
@@ -150,12 +139,11 @@ def price(deployment: Deployment, request: Request, batch: int) -> TrafficCost:
     Whether they fit is not asked: see `fits` and `concurrency`. Raises InvalidInputError for a deployment with prefill
     chunks, which belong to engines that mix them into decode steps.
     """
-    columns = rows_of("price", request)
+    prompt, output, cached = rows_of("price", request)
     if not request.is_array:
         raise InvalidInputError("price: the request has no array; expected a Request of arrays.")
     if deployment.prefill_chunk is not None:
         raise InvalidInputError("price: the deployment has a prefill_chunk; take one without: prompts are taken whole.")
-    prompt, output, cached = columns
     prefill = prefill_phase(deployment, prompt, cached, 1.0)
     decode = decode_phase(deployment, prompt, output, float(batch))
     phases = (_summed(prefill, len(prompt), 1.0), _summed(decode, len(prompt), 1.0 / batch))
@@ -166,15 +154,13 @@ def _summed(phase: Phase, rows: int, share: float) -> PhaseSeconds:
     """A phase of many requests, each its `share` of a batch, added up."""
 
     def total(value: Any) -> float:
-        return share * float(np.sum(value if isinstance(value, np.ndarray) else rows * value))
+        return share * float(np.sum(np.broadcast_to(value, (rows,))))
 
     parts = {part: [0.0, 0.0, 0.0, 0.0] for part in (True, False)}
     for name, roof in phase.roofs.items():
-        busy = np.asarray(roof.compute_seconds) > roof.memory_seconds
+        busy, row = roof.compute_seconds > roof.memory_seconds, parts[name.endswith(LINEAR)]
         sums = (np.where(busy, roof.seconds, 0.0), np.where(busy, 0.0, roof.seconds), roof.flops, roof.bytes)
-        row = parts[name.endswith(LINEAR)]
-        for i, value in enumerate(sums):
-            row[i] += total(np.broadcast_to(value, (rows,)) if np.ndim(value) == 0 else value)
+        row[:] = (before + total(value) for before, value in zip(row, sums, strict=True))
     linear, attention = PartSeconds(*parts[True]), PartSeconds(*parts[False])
     return PhaseSeconds(linear, attention, total(phase.communication), total(phase.overhead))
 
@@ -213,20 +199,16 @@ def usual_levers(deployment: Deployment, request: Request) -> dict[str, Lever]:
 def rank_levers(deployment: Deployment, request: Request, batch: int) -> list[Ranked]:
     """The usual levers and a prefill that takes no time, best first at the memory limit."""
 
-    def both(changed: Deployment, asked: Request) -> tuple[TrafficCost, TrafficCost]:
-        """At the batch, and at the memory limit of its own: one price where these are one."""
-        held, limit = price(changed, asked, batch), concurrency(changed, asked)
-        return held, held if limit == batch else price(changed, asked, limit)
+    def both(case: Case) -> tuple[TrafficCost, TrafficCost]:
+        """At its batch, and at its own memory limit: one price where these are one."""
+        held, limit = price(*case), concurrency(case.deployment, case.request)
+        return held, held if limit == case.batch else price(case.deployment, case.request, limit)
 
     rows_of("rank_levers", request)
-    before = both(deployment, request)
-    found = [Ranked("a prefill that takes no time", *map(_free_prefill, before))]
+    before = both(Case(deployment, request, batch))
+    free = (cost.seconds / cost.decode.seconds if cost.decode.seconds else math.inf for cost in before)
+    found = [Ranked("a prefill that takes no time", *free)]
     for name, lever in usual_levers(deployment, request).items():
-        changed = lever(deployment, request, batch)
-        after = both(changed.deployment, changed.request)
+        after = both(lever(deployment, request, batch))
         found.append(Ranked(name, *(old.seconds / new.seconds for old, new in zip(before, after, strict=True))))
     return sorted(found, key=lambda ranked: (-ranked.at_limit, -ranked.held, ranked.name))
-
-
-def _free_prefill(cost: TrafficCost) -> float:
-    return cost.seconds / cost.decode.seconds if cost.decode.seconds else math.inf

@@ -14,9 +14,9 @@ import numpy as np
 from lessonlib.base.checks import ABOVE_ZERO, between, checked, fraction, numbers, wrong
 from lessonlib.base.errors import MOST_TOKENS, InvalidInputError
 from lessonlib.policy.estimates import rho
-from lessonlib.policy.levers import faster_peak, more_bandwidth
+from lessonlib.policy.levers import scaled
 from lessonlib.request.cost import decode_phase, prefill_phase
-from lessonlib.request.request import BATCH, REQUEST, Request, require_chunks
+from lessonlib.request.request import BATCH, REQUEST, Case, Request, require_chunks
 from lessonlib.time.deployment import DEPLOYMENT, Deployment
 
 
@@ -72,45 +72,42 @@ def break_even_by_rho(deployment: Deployment, prompt: Any, batch: int = 1, share
     return rho(deployment, Request(prompt, 1), batch) * (1 - share) / share
 
 
-RATES = ("peak", "bandwidth", "link", "latency", "overhead", "weight bytes", "cache bytes")
+RATES = {  # what an elasticity is asked for, and the field of an accelerator or an efficiency that it is
+    "peak": "peaks",
+    "bandwidth": "bandwidth",
+    "link": "link",
+    "latency": "all_reduce_latency",
+    "overhead": "overhead",
+    "weight bytes": None,
+    "cache bytes": None,
+}
 
 
-def _scaled(deployment: Deployment, name: str, factor: float) -> Deployment:
-    """The deployment with one of RATES times `factor`. Bytes are scaled where they are read: nothing else changes."""
-    accelerator, efficiency, sizes = deployment.accelerator, deployment.efficiency, deployment.sizes
-    if name in ("peak", "bandwidth"):
-        lever = faster_peak(factor) if name == "peak" else more_bandwidth(factor)
-        return lever(deployment, Request(1, 1)).deployment
-    if name == "overhead":
-        return replace(deployment, efficiency=replace(efficiency, overhead=factor * efficiency.overhead))
-    if name == "latency":
-        latency = factor * efficiency.all_reduce_latency
-        return replace(deployment, efficiency=replace(efficiency, all_reduce_latency=latency))
-    if name == "link":
-        link = None if accelerator.link is None else factor * accelerator.link
-        return replace(deployment, accelerator=replace(accelerator, link=link))
+def _scaled(deployment: Deployment, name: str, k: float) -> Deployment:
+    """The deployment with one of RATES times k. Bytes are scaled where a pass reads them: nothing else changes."""
+    if field := RATES[name]:
+        return scaled(deployment, field, k)
+    sizes = deployment.sizes
     if name == "weight bytes":
-        experts = tuple(e._replace(bytes=factor * e.bytes) for e in sizes.experts)
-        sizes = sizes._replace(dense_bytes=factor * sizes.dense_bytes, experts=experts)
+        experts = tuple(each._replace(bytes=k * each.bytes) for each in sizes.experts)
+        sizes = sizes._replace(dense_bytes=k * sizes.dense_bytes, experts=experts)
     else:
-        kinds = (
-            k._replace(cache_bytes=factor * k.cache_bytes, state_bytes=factor * k.state_bytes) for k in sizes.kinds
-        )
-        sizes = sizes._replace(kinds=tuple(kinds))
+        both = ((kind, k * kind.cache_bytes, k * kind.state_bytes) for kind in sizes.kinds)
+        sizes = sizes._replace(kinds=tuple(kind._replace(cache_bytes=c, state_bytes=s) for kind, c, s in both))
     changed = copy.copy(deployment)
     object.__setattr__(changed, "sizes", sizes)
     return changed
 
 
-@checked(deployment=DEPLOYMENT, request=REQUEST, batch=BATCH)
-def gpu_seconds(deployment: Deployment, request: Request, batch: int = 1) -> float:
-    """GPU seconds of `batch` requests, without asking whether they fit: for derivatives at the very limit."""
+def gpu_seconds(case: Case) -> float:
+    """GPU seconds of a case, without asking whether it fits: for derivatives at the very limit."""
+    deployment, request, batch = case
     require_chunks("gpu_seconds", deployment, request.prompt - request.cached)
     prompt, output, cached, b = map(float, (request.prompt, request.output, request.cached, batch))
     return prefill_phase(deployment, prompt, cached, b).seconds + decode_phase(deployment, prompt, output, b).seconds
 
 
-@checked(deployment=DEPLOYMENT, request=REQUEST, step=between(1e-9, 1e-2, "ln x"))
+@checked(deployment=DEPLOYMENT, request=REQUEST, batch=BATCH, step=between(1e-9, 1e-2, "ln x"))
 def elasticities(deployment: Deployment, request: Request, batch: int = 1, step: float = 1e-4) -> dict[str, float]:
     """d ln T / d ln x of the GPU clock for each of RATES, and for prompt and output (one token either way).
 
@@ -118,17 +115,16 @@ def elasticities(deployment: Deployment, request: Request, batch: int = 1, step:
     peak + bandwidth + link - latency - overhead = -1: double all rates and halve all waits, and the time halves. A
     draft model's own bytes are not scaled.
     """
-    found = {}
+    case, found = Case(deployment, request, batch), {}
     for name in RATES:
-        up = gpu_seconds(_scaled(deployment, name, math.exp(step)), request, batch)
-        down = gpu_seconds(_scaled(deployment, name, math.exp(-step)), request, batch)
-        found[name] = math.log(up / down) / (2 * step)
+        up, down = (replace(case, deployment=_scaled(deployment, name, math.exp(way * step))) for way in (1, -1))
+        found[name] = math.log(gpu_seconds(up) / gpu_seconds(down)) / (2 * step)
     for name in ("prompt", "output"):
         tokens = getattr(request, name)
         least = request.cached + 1 if name == "prompt" else 1
         fewer, more = max(tokens - 1, least), tokens + 1
-        up, down = (gpu_seconds(deployment, replace(request, **{name: n}), batch) for n in (more, fewer))
-        found[name] = math.log(up / down) / math.log(more / fewer)
+        up, down = (replace(case, request=replace(request, **{name: n})) for n in (more, fewer))
+        found[name] = math.log(gpu_seconds(up) / gpu_seconds(down)) / math.log(more / fewer)
     if not all(map(math.isfinite, found.values())):
         raise InvalidInputError("elasticities: the time is beyond what a float holds; take smaller numbers.")
     return found

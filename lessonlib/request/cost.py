@@ -6,9 +6,8 @@ The prefill emits output token 1; n_out - 1 decode steps emit the rest. For a fi
 not depend on k and each kind's attention term is proportional to its span: the sum over k is a closed form
 (work/passes.py). Everything broadcasts: numbers give plain floats, arrays give arrays.
 
-Two clocks. `.seconds` is the GPU clock: busy seconds of the device for all b requests, prefilled in one pass and
-decoded in lockstep. `.elapsed` is the request clock in a running server: the prompt prefilled alone, then steps at
-batch b.
+Two clocks: of the GPU, busy seconds for all b requests, prefilled in one pass and decoded in lockstep; and of a request
+in a running server, its prompt prefilled alone, then steps at batch b.
 """
 
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from lessonlib.base.checks import checked
-from lessonlib.base.elementwise import floor
+from lessonlib.base.elementwise import floor, ratio
 from lessonlib.base.errors import InvalidInputError, shown
 from lessonlib.request.explain import assumptions, equations, html_view, text_table
 from lessonlib.request.request import BATCHES, REFUSALS, REQUESTS, Request, broadcast_shape, first_wrong, require_chunks
@@ -74,8 +73,11 @@ def decode_phase(deployment: Deployment, prompt: Any, output: Any, batch: Any, b
 class RequestCost:
     """What `batch` identical requests cost on a deployment. Floats, or arrays of the broadcast shape.
 
-    `prefill`, `decode`: Phase. `refused`: None for plain numbers; for arrays the code in REFUSALS of each NaN cell, 0
-    elsewhere.
+    `prefill`, `decode`: Phase. `seconds`: the GPU clock, busy seconds for all `batch` requests; one request's share is
+    seconds / batch, and `decode_share` the share that is decode. `elapsed`: the request clock, what one user waits in a
+    running server, `ttft` (the prompt prefilled alone) and then the steps at this batch. `tpot`: decode seconds /
+    (n_out - 1); NaN, not zero, for one output token. `flops`, `bytes`: of both phases. `refused`: None for plain
+    numbers; for arrays the code in REFUSALS of each NaN cell, 0 elsewhere.
     """
 
     __slots__ = ("_ttft", "batch", "decode", "deployment", "prefill", "refused", "request")
@@ -96,36 +98,12 @@ class RequestCost:
             self._ttft = self._ttft().seconds
         return self._ttft
 
-    @property
-    def seconds(self) -> Any:
-        """GPU clock: busy seconds for all `batch` requests. One request's share is seconds / batch."""
-        return self.prefill.seconds + self.decode.seconds
-
-    @property
-    def elapsed(self) -> Any:
-        """Request clock: what one user waits in a running server, TTFT and then the steps at this batch."""
-        return self.ttft + self.decode.seconds
-
-    @property
-    def tpot(self) -> Any:
-        """Seconds per output token, decode time / (n_out - 1). NaN, not zero, for one output token: it is undefined."""
-        steps = np.asarray(self.request.output, dtype=float) - 1
-        seconds = np.asarray(self.decode.seconds)
-        quotient = np.divide(seconds, steps, out=np.full(np.broadcast(seconds, steps).shape, np.nan), where=steps > 0)
-        return float(quotient) if quotient.ndim == 0 else quotient
-
-    @property
-    def flops(self) -> Any:
-        return self.prefill.flops + self.decode.flops
-
-    @property
-    def bytes(self) -> Any:
-        return self.prefill.bytes + self.decode.bytes
-
-    @property
-    def decode_share(self) -> Any:
-        """Share of the GPU clock that is decode."""
-        return self.decode.seconds / self.seconds
+    seconds = property(lambda self: self.prefill.seconds + self.decode.seconds)
+    elapsed = property(lambda self: self.ttft + self.decode.seconds)
+    tpot = property(lambda self: ratio(self.decode.seconds, self.request.output - 1))
+    flops = property(lambda self: self.prefill.flops + self.decode.flops)
+    bytes = property(lambda self: self.prefill.bytes + self.decode.bytes)
+    decode_share = property(lambda self: self.decode.seconds / self.seconds)
 
     def why_refused(self, *index: int) -> str:
         """Why the cell at `index` is NaN, in words; "" when it was computed."""

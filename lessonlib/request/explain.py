@@ -1,6 +1,6 @@
 """A cost in words: its roofs one by one, its assumptions, its equations with the numbers put in, its table.
 
-It computes nothing of its own: it runs request.py's functions once more and writes down each roof as it is met.
+It computes nothing of its own: it writes down the roofs that a cost is the sum of.
 """
 
 from collections.abc import Callable
@@ -15,24 +15,19 @@ from lessonlib.work.sizes import LayerKind
 
 def _mla_prefill(cost: Any, kind: LayerKind) -> str:
     """Which of its two forms MLA's prefill took."""
-    request = cost.request
     if cost.refused is not None or cost.deployment.prefill_chunk is not None:
         return "the cheaper in each pass"
-    cached, pairs = (
-        float(request.cached),
-        kind.mixer.span_sum(float(request.cached), float(request.prompt - request.cached)),
-    )
+    cached, new = float(cost.request.cached), float(cost.request.prompt - cost.request.cached)
     if not cached:
         return "expanded here, as nothing is cached"
-    absorbed = kind.pair_flops * pairs
-    return "absorbed here" if pair_work(kind, cached, pairs) == absorbed else "expanded here, its prefix re-projected"
+    pairs = kind.mixer.span_sum(cached, new)
+    absorbed = pair_work(kind, cached, pairs) == kind.pair_flops * pairs
+    return "absorbed here" if absorbed else "expanded here, its prefix re-projected"
 
 
 def assumptions(cost: Any) -> tuple[str, ...]:
     """What the numbers take for granted, a sentence each."""
-    deployment = cost.deployment
-    efficiency = deployment.efficiency
-    accelerator = deployment.accelerator
+    deployment, efficiency, accelerator = cost.deployment, cost.deployment.efficiency, cost.deployment.accelerator
     compute = str(deployment.precision.compute)
     lines = [
         f"Roofline floor: compute and memory traffic of one kernel overlap fully, kernels run one after another; "
@@ -62,13 +57,11 @@ def assumptions(cost: Any) -> tuple[str, ...]:
             )
     if deployment.prefill_chunk is not None:
         lines.append(f"Prefill in chunks of {deployment.prefill_chunk:,} tokens, each pass streams all weights.")
-    if deployment.speculation is not None:
-        draft = deployment.speculation.draft
-        drafts = "free drafts" if draft is None else f"draft {draft.name}"
+    if (speculation := deployment.speculation) is not None:
+        drafts = "free drafts" if speculation.draft is None else f"draft {speculation.draft.name}"
         lines.append(
-            f"Speculation: {deployment.speculation.draft_tokens} drafted tokens, acceptance "
-            f"{deployment.speculation.acceptance:g}, {drafts}; each round at the answer's mean context; the "
-            "draft's own prefill is left out."
+            f"Speculation: {speculation.draft_tokens} drafted tokens, acceptance {speculation.acceptance:g}, {drafts}; "
+            "each round at the answer's mean context; the draft's own prefill is left out."
         )
     return tuple(lines)
 
@@ -118,14 +111,11 @@ def text_table(cost: Any) -> str:
         return f"RequestCost of {cost.refused.size:,} requests, shape {cost.refused.shape}; {computed:,} computed"
     rows = [HEADER, *_rows(cost)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(HEADER))]
-    lines = [
-        "  ".join(
-            cell.ljust(width) if i in (0, 4) else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in rows
-    ]
-    return "\n".join([_title(cost), *(line.rstrip() for line in lines), _clocks(cost), *cost.assumptions()])
+    lines = []
+    for part, *numbers, bound in rows:
+        cells = (number.rjust(width) for number, width in zip(numbers, widths[1:4], strict=True))
+        lines.append("  ".join([part.ljust(widths[0]), *cells, bound]).rstrip())
+    return "\n".join([_title(cost), *lines, _clocks(cost), *cost.assumptions()])
 
 
 def html_view(cost: Any) -> str:

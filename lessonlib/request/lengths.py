@@ -28,7 +28,7 @@ class LengthQuantiles(Checked):
         if self.lengths[0] < 1 or np.any(np.diff(self.lengths) < 0):
             raise wrong(self.owner, "lengths", self.lengths, "1 or more, none below the one before")
 
-    def sample(self, random: np.random.Generator, count: int) -> Any:
+    def sample(self, random: "np.random.Generator", count: int) -> Any:
         """`count` lengths in whole tokens, drawn by inverting the quantiles: exp(interpolation of ln length at u)."""
         at = np.interp(random.random(count), self.probabilities, np.log(self.lengths))
         return np.rint(np.exp(at)).astype(np.int64)

@@ -152,19 +152,12 @@ class Deployment(Checked):
             batch = SEQUENCES("Deployment", "batch", batch)
         return self.weight_bytes + batch * self.sequence_bytes(tokens)
 
-    def largest_batch(self, tokens: int) -> int:
-        """The largest batch of sequences of `tokens` (prompt + output) tokens that fits; 0 when not even one does."""
-        return largest_batch(self, tokens)
-
-    def require_fit(self, tokens: int, batch: int = 1) -> None:
-        """Raise DoesNotFitError, with the smallest changes that fit, unless `batch` sequences of `tokens` fit."""
-        require_fit(self, tokens, batch)
+    largest_batch = largest_batch
+    require_fit = require_fit
 
 
 DEPLOYMENT = a(Deployment, "Deployment(model, accelerator)")  # the rule of every function that is given one
 PLAIN = Rule(
     "a Deployment without speculation, as a step here emits one token; request_cost prices speculation",
     lambda value: value if isinstance(value, Deployment) and value.speculation is None else REFUSED,
-    bad=DEPLOYMENT.bad,
-    kind=Deployment,
 )

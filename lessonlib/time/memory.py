@@ -20,14 +20,15 @@ MOST_DEVICES = 1024  # of one tensor-parallel group that a remedy may name
 
 @checked(tokens=count())
 def largest_batch(deployment: Any, tokens: int) -> int:
-    """The largest batch of sequences of `tokens` (prompt + output) tokens that fits; 0 when not even one does."""
+    """The largest batch of sequences that hold `tokens` tokens each; 0 when not even one fits. Deployment's method.
+
+    Of one request, `policy.memory_batch` says how many tokens a sequence holds; of a mix, `policy.concurrency` does.
+    """
     if deployment.memory_free <= 0:
         return 0
-    each = deployment.sequence_bytes(float(tokens))
+    model, each = deployment.model, deployment.sequence_bytes(float(tokens))
     if not each:
-        raise InvalidInputError(
-            f"largest_batch: {deployment.model.name} keeps neither cache nor state; any batch fits."
-        )
+        raise InvalidInputError(f"largest_batch: {model.name} keeps neither cache nor state; any batch fits.")
     batch = math.floor(deployment.memory_free / each)
     while deployment.memory_needed(float(tokens), batch + 1) <= deployment.memory_available:
         batch += 1
@@ -38,7 +39,7 @@ def largest_batch(deployment: Any, tokens: int) -> int:
 
 @checked(tokens=count(), batch=count())
 def require_fit(deployment: Any, tokens: int, batch: int = 1) -> None:
-    """Raise DoesNotFitError, with the smallest changes that fit, unless `batch` sequences of `tokens` fit."""
+    """Raise DoesNotFitError, with the smallest changes that fit, unless `batch` sequences of `tokens` tokens fit."""
     needed = deployment.memory_needed(float(tokens), batch)
     if needed <= deployment.memory_available:
         return
@@ -46,24 +47,20 @@ def require_fit(deployment: Any, tokens: int, batch: int = 1) -> None:
     nothing = "no dtype does, and there is no link figure to join more devices"
     if deployment.accelerator.link is not None:
         nothing = f"no dtype and no number of these devices up to {MOST_DEVICES:,} does"
-    advice = "; or ".join(remedies) if remedies else nothing
-    raise DoesNotFitError(
+    weights, available = deployment.weight_bytes, deployment.memory_available
+    message = (
         f"{deployment.model.name} with {batch:,} x {tokens:,} tokens on {deployment.devices} x "
-        f"{deployment.accelerator.name} needs "
-        f"{format_bytes(needed)} (weights {format_bytes(deployment.weight_bytes)}, cache "
-        f"{format_bytes(needed - deployment.weight_bytes)}); available are {format_bytes(deployment.memory_available)} "
-        f"({deployment.memory_fraction:.0%} of the memory). What would fit: {advice}.",
-        needed=needed,
-        available=deployment.memory_available,
-        remedies=remedies,
+        f"{deployment.accelerator.name} needs {format_bytes(needed)} (weights {format_bytes(weights)}, cache "
+        f"{format_bytes(needed - weights)}); available are {format_bytes(available)} ({deployment.memory_fraction:.0%} "
+        f"of the memory). What would fit: {'; or '.join(remedies) or nothing}."
     )
+    raise DoesNotFitError(message, needed, available, remedies)
 
 
 def _remedies(deployment: Any, tokens: int, batch: int) -> list[str]:
     """The smallest change of each kind that fits: batch, precision, devices."""
     found = []
-    largest = largest_batch(deployment, tokens)
-    if largest:
+    if largest := largest_batch(deployment, tokens):
         found.append(f"batch={largest}")
     for change, words in (
         ({"cache": "fp8"}, "an fp8 cache"),

@@ -10,10 +10,8 @@ is a floor for kernels run in turn. Source: Williams, Waterman, Patterson, CACM 
 from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
-
 from lessonlib.base.checks import checked, count, rate, wrong
-from lessonlib.base.elementwise import maximum
+from lessonlib.base.elementwise import maximum, ratio
 from lessonlib.base.errors import MOST_TOKENS
 from lessonlib.time.deployment import DEPLOYMENT, Deployment
 from lessonlib.time.parallel import communication_seconds
@@ -33,8 +31,9 @@ def roofline(flops: float, bytes: float, peak: float, bandwidth: float) -> float
 class Roof:
     """Works of one part, each under the roofline, added up. Floats, or arrays of one shape.
 
-    `flops`; `weights`, `cache_read`, `cache_write`, `state`: the bytes by what they carry; `seconds`. `bounds`: which
-    of "compute" and "memory" binds, both where its works differ; of arrays it is not kept.
+    `flops`; `weights`, `cache_read`, `cache_write`, `state`: the bytes by what they carry, `bytes` in all; `seconds`,
+    and what compute and memory would take alone. `intensity`: FLOP/byte, NaN where no byte is moved. `bounds`: which of
+    "compute" and "memory" binds, both where its works differ; it is not kept of arrays.
     """
 
     SUMS = ("flops", "weights", "cache_read", "cache_write", "state", "seconds")
@@ -52,29 +51,15 @@ class Roof:
         if bounds != self.bounds:
             self.bounds = tuple(sorted({*self.bounds, *bounds}))
 
-    @property
-    def bytes(self) -> Any:
-        return self.weights + self.cache_read + self.cache_write + self.state
-
-    @property
-    def compute_seconds(self) -> Any:
-        return self.flops / self.deployment.peak
-
-    @property
-    def memory_seconds(self) -> Any:
-        return self.bytes / self.deployment.bandwidth
+    bytes = property(lambda self: self.weights + self.cache_read + self.cache_write + self.state)
+    compute_seconds = property(lambda self: self.flops / self.deployment.peak)
+    memory_seconds = property(lambda self: self.bytes / self.deployment.bandwidth)
+    intensity = property(lambda self: ratio(self.flops, self.bytes))
 
     @property
     def bound(self) -> str:
         """ "compute" or "memory"; "both" when its works differ, "nothing" where there is no work. For plain numbers."""
         return "both" if len(self.bounds) > 1 else "".join(self.bounds) or "nothing"
-
-    @property
-    def intensity(self) -> Any:
-        """Arithmetic intensity, FLOP/byte; NaN where no byte is moved."""
-        moved = np.asarray(self.bytes, dtype=np.float64)
-        ratio = np.divide(self.flops, moved, out=np.full(moved.shape, np.nan), where=moved != 0)
-        return float(ratio) if ratio.ndim == 0 else ratio
 
     def __repr__(self) -> str:
         return f"Roof({self.part!r}, flops={self.flops!r}, bytes={self.bytes!r}, seconds={self.seconds!r})"
@@ -100,9 +85,9 @@ def under_roof(work: Work, peak: float, bandwidth: float) -> tuple[tuple[Any, ..
 class Phase:
     """Passes on a machine, one after another: one of them, the prefill or the decode of a request, or of many.
 
-    Bytes and FLOPs of all devices, seconds of the group. `roofs`: the parts by name, each under its roof.
-    `communication`, `overhead`: seconds. `passes`: forward passes. Arrays where `runs` has them; `blank` is an array
-    of their shape, 1 where a cell counts and NaN where it does not.
+    Bytes and FLOPs of all devices, seconds of the group. `roofs`: the parts by name, each under its roof; `linear` and
+    `attention` (constant state included) add them up. `communication`, `overhead`: seconds. `passes`: forward passes.
+    Arrays where `runs` has them; `blank` is an array of their shape, 1 where a cell counts and NaN where it does not.
     """
 
     __slots__ = ("_blank", "_deployment", "communication", "name", "passes", "roofs")
@@ -128,14 +113,11 @@ class Phase:
         self.communication = communication if blank is None else communication * blank
         self.passes = number if blank is None else number * blank
 
-    def _blanked(self, value: Any) -> Any:
-        return value if self._blank is None else value * self._blank
-
     def _sum(self, name: str) -> Any:
         total: Any = 0.0
         for roof in self.roofs.values():
             total = total + getattr(roof, name)
-        return self._blanked(total)
+        return total if self._blank is None else total * self._blank
 
     def part(self, linear: bool) -> Roof:
         """The roofs of the linear layers added up, or those of attention and constant state."""
@@ -148,41 +130,15 @@ class Phase:
                 setattr(found, sum, getattr(found, sum) * self._blank)
         return found
 
-    @property
-    def linear(self) -> Roof:
-        return self.part(True)
-
-    @property
-    def attention(self) -> Roof:
-        return self.part(False)
-
-    @property
-    def flops(self) -> Any:
-        return self._sum("flops")
-
-    @property
-    def bytes(self) -> Any:
-        return self._sum("bytes")
-
-    @property
-    def cache_read(self) -> Any:
-        return self._sum("cache_read")
-
-    @property
-    def cache_write(self) -> Any:
-        return self._sum("cache_write")
-
-    @property
-    def state_bytes(self) -> Any:
-        return self._sum("state")
-
-    @property
-    def overhead(self) -> Any:
-        return self.passes * self._deployment.efficiency.overhead
-
-    @property
-    def seconds(self) -> Any:
-        return self._sum("seconds") + self.communication + self.overhead
+    linear = property(lambda self: self.part(True))
+    attention = property(lambda self: self.part(False))
+    flops = property(lambda self: self._sum("flops"))
+    bytes = property(lambda self: self._sum("bytes"))
+    cache_read = property(lambda self: self._sum("cache_read"))
+    cache_write = property(lambda self: self._sum("cache_write"))
+    state_bytes = property(lambda self: self._sum("state"))
+    overhead = property(lambda self: self.passes * self._deployment.efficiency.overhead)
+    seconds = property(lambda self: self._sum("seconds") + self.communication + self.overhead)
 
 
 @checked(

@@ -20,7 +20,8 @@ from lessonlib.face.palette import (
     QUIET,
     WEIGHTS,
 )
-from lessonlib.policy.levers import Lever, limit_batch
+from lessonlib.policy.batching import memory_batch
+from lessonlib.policy.levers import Lever
 from lessonlib.policy.sensitivity import break_even_by_rho, break_even_output, faster_prefill
 from lessonlib.request.cost import RequestCost
 from lessonlib.request.request import Request
@@ -181,7 +182,8 @@ def lever_curves(
     """
     figure, axes = new_panels(title, list(requests), height=5.8, rows=2, columns=2)
     for panel, request in zip(axes, requests.values(), strict=True):
-        limit = limit_batch(deployment, request)
+        deployment.require_fit(request.prompt + request.output)
+        limit = memory_batch(deployment, request)
         batches = range(1, limit + 1)
         panel.set(xscale="log", xlim=(1, limit), ylim=(0.9, 3.3))
         ticks = [batch for batch in (1, 2, 4, 10, 32, 100) if batch < 0.7 * limit] + [limit]

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lessonlib.base.errors import InvalidInputError, require_count, require_rate, shown
+from lessonlib.base.checks import count, rate
+from lessonlib.base.errors import InvalidInputError, shown
 from lessonlib.base.files import place_of, write_together
 from lessonlib.base.text import one_line
 from lessonlib.face.report.page import Section, as_html, as_markdown, whole_page
@@ -93,7 +94,7 @@ def traffic_report(
         price_per_hour, currency = hourly_price(price_per_hour, currency)
     traffic = traffic.taken_by(deployment)
     request, limit = traffic.request, concurrency(deployment, traffic.request)
-    if batch is not None and require_count("traffic_report", "batch", batch) > limit:
+    if batch is not None and count()("traffic_report", "batch", batch) > limit:
         raise InvalidInputError(
             f"traffic_report: batch is {batch:,}, but memory holds {limit:,} of these requests on average; give at "
             f"most {limit:,}, or None to take that."
@@ -120,7 +121,7 @@ def hourly_price(*given: Any) -> tuple[float, str]:
         raise InvalidInputError(
             f"Price: currency is {shown(currency)}; expected its name, of at most 8 letters, such as 'USD'."
         )
-    hour = require_rate("Price", "price_per_hour", amount, f"{one_line(currency)} for one device and hour")
+    hour = rate(f"{one_line(currency)} for one device and hour")("Price", "price_per_hour", amount)
     if not PRICES[0] <= hour <= PRICES[1]:
         raise InvalidInputError(
             f"Price: price_per_hour is {hour:g} {one_line(currency)}; expected from {PRICES[0]:g} to {PRICES[1]:g}."

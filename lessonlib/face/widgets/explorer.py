@@ -14,7 +14,8 @@ from typing import Any
 
 import ipywidgets
 
-from lessonlib.base.errors import LessonError, require_choice, require_count
+from lessonlib.base.checks import choice, count
+from lessonlib.base.errors import LessonError
 from lessonlib.base.text import html_table
 from lessonlib.base.units import format_bytes, format_percent, format_seconds, tokens_label
 from lessonlib.face.palette import BOUNDARY, CACHE, CACHE_INK, GRID, INK, MEASURED, PREFILL, QUIET, WEIGHTS
@@ -39,7 +40,7 @@ DECADES_ACROSS, DECADES_UP = 5.3, 5.0
 
 def steps(control: str) -> tuple[int, ...]:
     """The stops of a slider: powers of two, those in the middle between two of them, and the lesson's own numbers."""
-    most = MOST[require_choice("steps", "control", control, MOST)]
+    most = MOST[choice(MOST)("steps", "control", control)]
     powers = [2**i for i in range(most.bit_length())]
     found = {*powers, *(3 * power // 2 for power in powers[1:]), *LESSON_STEPS[control]}
     return tuple(sorted(step for step in found if step <= most))
@@ -87,7 +88,7 @@ def view(model: str, accelerator: str, prompt: int, output: int, batch: int) -> 
 
     def inside() -> str:
         deployment, request = deployed(model, accelerator), Request(prompt, output)
-        cost = request_cost(deployment, request, require_count("view", "batch", batch))
+        cost = request_cost(deployment, request, count()("view", "batch", batch))
         return _picture(cost) + table(numbers(cost))
 
     return framed(inside)

@@ -17,10 +17,9 @@ from lessonlib.base.units import format_bytes, format_percent, format_seconds
 from lessonlib.face.palette import BOUNDARY, CACHE, CACHE_INK, GRID, INK, INKS, PREFILL, QUIET, WEIGHTS
 from lessonlib.face.widgets.explorer import Explorer, accelerator_options, deployed, framed, steps, table
 from lessonlib.facts.catalogue import model_names
-from lessonlib.policy.batching import output_token_in_prompt_tokens, price_of_request, steady_state
+from lessonlib.policy.batching import memory_batch, output_token_in_prompt_tokens, price_of_request, steady_state
 from lessonlib.policy.cache import answer_traffic, span_where_cache_passes_weights, step_parts
 from lessonlib.policy.estimates import omega, rho, roof_batch
-from lessonlib.policy.levers import limit_batch
 from lessonlib.policy.sensitivity import break_even_output, faster_prefill
 from lessonlib.request.cost import request_cost
 from lessonlib.request.request import Request
@@ -185,7 +184,7 @@ def explore_growth() -> Explorer:
 def batch_numbers(model: str, accelerator: str, prompt: int, output: int) -> dict[str, str]:
     """Both walls, and the steady state alone and at the memory wall."""
     deployment, request = deployed(model, accelerator), Request(prompt, output)
-    wall = limit_batch(deployment, request)
+    wall = memory_batch(deployment, request)
     alone, full = (steady_state(deployment, request, batch) for batch in (1, wall))
     return {
         "largest batch that fits": f"{wall:,}",
@@ -204,7 +203,8 @@ def batch_view(model: str, accelerator: str, prompt: int, output: int) -> str:
 
     def inside() -> str:
         deployment, request = deployed(model, accelerator), Request(prompt, output)
-        wall = limit_batch(deployment, request)
+        deployment.require_fit(prompt + output)
+        wall = memory_batch(deployment, request)
         batches = np.unique(np.geomspace(1, wall, POINTS).round()).astype(int)
         rates = [steady_state(deployment, request, int(batch)).tokens_per_second for batch in batches]
         roof = roof_batch(deployment, request)
@@ -288,7 +288,7 @@ def explore_prefill() -> Explorer:
 def price_numbers(prompt: int, output: int, batch: int, dollars: int) -> dict[str, str]:
     """What an output token costs here, alone and at the memory wall: in prompt tokens, in dollars, in GPU time."""
     deployment, request = deployed("llama-3.1-8b", "h100-sxm"), Request(prompt, output)
-    wall = limit_batch(deployment, request)
+    wall = memory_batch(deployment, request)
     here, alone, full = (f"{output_token_in_prompt_tokens(deployment, request, b):,.1f}" for b in (batch, 1, wall))
     paid, least = (price_of_request(deployment, request, b, float(dollars)) * 1e6 / output for b in (batch, wall))
     return {
@@ -309,7 +309,8 @@ def price_view(prompt: int, output: int, batch: int, dollars: int) -> str:
         deployment, request = deployed("llama-3.1-8b", "h100-sxm"), Request(prompt, output)
         if output < 2:
             raise InvalidInputError("One output token comes from the prefill: there is no step to price. Choose more.")
-        wall = limit_batch(deployment, request)
+        deployment.require_fit(prompt + output)
+        wall = memory_batch(deployment, request)
         price = output_token_in_prompt_tokens(deployment, request, batch)
         batches = np.unique(np.geomspace(1, wall, POINTS).round()).astype(int)
         prices = [output_token_in_prompt_tokens(deployment, request, int(b)) for b in batches]

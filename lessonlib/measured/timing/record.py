@@ -20,7 +20,8 @@ from itertools import count
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, get_type_hints
 
-from lessonlib.base.errors import InvalidInputError, is_number, require_choice, shown
+from lessonlib.base.checks import choice
+from lessonlib.base.errors import InvalidInputError, is_number, shown
 from lessonlib.base.files import GivenFile, quoted, write_new
 
 SCHEMA = "lessonlib.timing/1"
@@ -221,7 +222,7 @@ def read_records(folder: str | os.PathLike[str], what: str | None = None) -> tup
     `what`: those of one of KINDS alone. InvalidInputError for another, and for a folder that does not exist.
     """
     if what is not None:
-        require_choice("read_records", "what", what, KINDS)
+        choice(KINDS)("read_records", "what", what)
     try:
         paths = sorted(Path(folder).glob("*.json")) if Path(folder).is_dir() else None
     except (OSError, TypeError, ValueError):

@@ -15,7 +15,8 @@ from dataclasses import asdict
 from statistics import median
 from typing import Any
 
-from lessonlib.base.errors import InvalidInputError, LessonError, require_count, shown
+from lessonlib.base.checks import count
+from lessonlib.base.errors import InvalidInputError, LessonError, shown
 from lessonlib.base.units import format_seconds
 from lessonlib.measured.timing.predictions import remarks
 from lessonlib.measured.timing.record import Record, head, record_from
@@ -57,7 +58,7 @@ def time_server(
             f"time_server: limits is {shown(limits)}, say {shown(say)}; expected a Limits and a function."
         )
     client = client_of(url, model, limits, key_variable, allow_plain_http, {} if extra is None else extra)
-    rounds = require_count("time_server", "rounds", rounds)
+    rounds = count()("time_server", "rounds", rounds)
     levels = _checked_plan(concurrency, requests, rounds, limits)
     small = client.ask("warm-up", 1, 16, 2)
     if small.problem:
@@ -100,7 +101,7 @@ def _checked_plan(
     """The levels of concurrency, when the plan stays within the limits."""
     if not isinstance(concurrency, Sequence) or isinstance(concurrency, str | bytes):
         raise InvalidInputError(f"time_server: concurrency is {shown(concurrency)}; expected several, such as (1, 4).")
-    levels = [require_count("time_server", "concurrency", level) for level in concurrency]
+    levels = [count()("time_server", "concurrency", level) for level in concurrency]
     if not levels or max(levels) > MOST_AT_ONCE or not requests:
         raise InvalidInputError(f"time_server: give at least one request, and concurrency from 1 to {MOST_AT_ONCE}.")
     for name, shape in requests.items() if isinstance(requests, Mapping) else [(None, None)]:
@@ -110,15 +111,15 @@ def _checked_plan(
                 'as {"chat": (1024, 128)}.'
             )
         for what, number in zip(("prompt words", "output tokens"), shape, strict=True):
-            if type(require_count(f"time_server: {name}", what, number)) is not type(number):
+            if type(count()(f"time_server: {name}", what, number)) is not type(number):
                 raise InvalidInputError(f"time_server: {name}: {what} is {shown(number)}; expected it as an int.")
     sent = rounds * sum(levels)
     planned = {"requests": sent * len(requests) + 1, "tokens": sent * sum(shape[1] for shape in requests.values()) + 2}
-    for what, count in planned.items():
-        if count > getattr(limits, what):
+    for what, number in planned.items():
+        if number > getattr(limits, what):
             raise InvalidInputError(
-                f"time_server: this plan takes {count:,} {what}, and the limit is {getattr(limits, what):,}; ask for "
-                f"less, or set Limits({what}={count})."
+                f"time_server: this plan takes {number:,} {what}, and the limit is {getattr(limits, what):,}; ask for "
+                f"less, or set Limits({what}={number})."
             )
     return levels
 

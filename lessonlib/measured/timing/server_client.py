@@ -24,7 +24,8 @@ from urllib.parse import quote, urlsplit
 
 import numpy as np
 
-from lessonlib.base.errors import InvalidInputError, require_count, require_flag, require_rate, shown
+from lessonlib.base.checks import count, flag, rate
+from lessonlib.base.errors import InvalidInputError, shown
 from lessonlib.measured.timing.record import PERCENTILES
 
 WORDS = "river stone cloud house light paper green seven music table north bread glass horse winter garden".split()
@@ -52,9 +53,9 @@ class Limits:
 
     def __post_init__(self) -> None:
         for name in ("requests", "tokens"):
-            require_count("Limits", name, getattr(self, name))
+            count()("Limits", name, getattr(self, name))
         for name in ("seconds", "silence"):
-            if require_rate("Limits", name, getattr(self, name), "seconds") > LONGEST:
+            if rate("seconds")("Limits", name, getattr(self, name)) > LONGEST:
                 raise InvalidInputError(
                     f"Limits: {name} is {shown(getattr(self, name))}; expected at most {LONGEST:,.0f} s, a day."
                 )
@@ -109,7 +110,7 @@ def client_of(
     """The client of a checked URL. Its errors quote neither the key nor a part of the URL that may hold one."""
     if not isinstance(key_variable, str) or not key_variable or not key_variable.isprintable():
         raise InvalidInputError("time_server: key_variable is none; expected the name of an environment variable.")
-    require_flag("time_server", "allow_plain_http", allow_plain_http)
+    flag()("time_server", "allow_plain_http", allow_plain_http)
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port

@@ -6,8 +6,8 @@ function of `Keys`, the reader's accessor (keys.py); those that rows share are i
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from types import MappingProxyType
+from typing import Any, NamedTuple, Self
 
 from lessonlib.model.attention import Mixer
 
@@ -17,12 +17,12 @@ Switch = bool | str
 RMS_NORM, LAYER_NORM, NO_NORM = 1, 2, 0
 SIZES = ("vocabulary", "width", "inner", "layers", "heads", "kv_heads", "positions", "window", "tied")
 EXPERT_SIZES = ("experts", "top_k", "expert_inner", "shared_experts", "shared_inner")
+NONE: Mapping[str, Any] = MappingProxyType({})
 # What nearly all classes take where a config leaves the key out.
 COMMON = {"tie_word_embeddings": False, "attention_bias": False, "mlp_bias": False, "head_dim": None}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Experts:
+class Experts(NamedTuple):
     """Under which keys a mixture of experts has its sizes, which layers have it, and its optional weights."""
 
     experts: str = "num_experts|num_local_experts"
@@ -41,12 +41,17 @@ class Experts:
     placement: Callable[..., list[bool]] | None = None  # a rule instead of `first_dense`
 
     def but(self, **changes: Any) -> Self:
-        return replace(self, **changes)
+        return self._replace(**changes)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Family:
+class Family(NamedTuple):
     """One row. Norms count in weights, biases and the like in what is only added or scaled."""
+
+    # Kinds of layer: F full, S sliding, W sliding if a window is set, L constant state, C short convolution, ? not
+    # known without layer_types.
+    mixers: Mapping[str, Callable[..., Mixer]]  # the rule that reads the mixer of each kind
+    kinds: Callable[..., list[str]]  # the rule that says the kind of each layer
+    dense_inner: Callable[..., int] | None  # the rule that reads the inner size of dense layers; None: no feed-forward
 
     vocabulary: str = "vocab_size"
     width: str = "hidden_size"
@@ -79,10 +84,6 @@ class Family:
     embedding_norm: bool = False
     position_rows: int | None = None  # rows of a learned table beyond the number of positions; None: no table
 
-    # Kinds of layer: F full, S sliding, W sliding if a window is set, L constant state, C short convolution, ? not
-    # known without layer_types.
-    mixers: Mapping[str, Callable[..., Mixer]]  # the rule that reads the mixer of each kind
-    kinds: Callable[..., list[str]]  # the rule that says the kind of each layer
     cycle: str = "F"  # for that rule: kinds, repeated
     first: str = ""  # kinds of the first layers, and of the last ones, where the cycle does not hold
     last: str = ""
@@ -91,16 +92,15 @@ class Family:
     window: str | None = None
     window_switch: Switch = True
     window_from: str | None = None  # windows only from this layer on
-    dense_inner: Callable[..., int] | None  # the rule that reads the inner size of dense layers; None: no feed-forward
     experts: Experts | None = None
 
-    defaults: Mapping[str, Any] = field(default_factory=dict)  # of the class, for keys that a config leaves out
-    required: Mapping[str, Any] = field(default_factory=dict)  # defaults of the class, too; other values are refused
-    ignored: Mapping[str, Any] = field(default_factory=dict)  # not read though structural; at this value; None: any
+    defaults: Mapping[str, Any] = NONE  # of the class, for keys that a config leaves out
+    required: Mapping[str, Any] = NONE  # defaults of the class, too; other values are refused
+    ignored: Mapping[str, Any] = NONE  # not read though structural; at this value; None: any
 
     def but(self, **changes: Any) -> Self:
         """The same layout with changes, and without the defaults, which are those of one class."""
-        return replace(self, defaults={}, **changes)
+        return self._replace(defaults={}, **changes)
 
 
 class Rows(dict[str, Family]):
@@ -115,7 +115,7 @@ class Rows(dict[str, Family]):
         keys = {name: getattr(layout, name) for name in SIZES}
         keys |= {name: getattr(layout.experts, name, None) for name in EXPERT_SIZES}
         stated = {(keys.get(name) or name).split("|")[0]: value for name, value in defaults.items()}
-        row = replace(layout, defaults={**COMMON, **layout.required, **stated})
+        row = layout._replace(defaults={**COMMON, **layout.required, **stated})
         for name in names.split():
             assert name not in self, f"{name} has a row already"
             self[name] = row

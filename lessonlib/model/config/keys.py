@@ -5,6 +5,7 @@ from contextlib import suppress
 from copy import copy
 from typing import Any
 
+from lessonlib.base.checks import REFUSED, count, optional
 from lessonlib.base.errors import InvalidInputError, LessonError, UnsupportedModelError, shown
 from lessonlib.model.config.family import Family, Switch
 
@@ -12,7 +13,7 @@ LARGEST_NUMBER = 10**9
 
 
 class Keys:
-    """One config.json and its family: hands out checked values, remembers which keys were read, which were absent.
+    """One config.json and its family. It hands out checked values, and remembers which keys were read or absent.
 
     A key may be written "a|b": names of one thing, which must agree where both are there. `width`, `layers` and
     `window` are known once the reader has come to them.
@@ -58,13 +59,11 @@ class Keys:
     def optional(self, key: str, least: int = 1) -> int | None:
         """The value as an int, None if it is null; InvalidInputError for anything else."""
         value = self.value(key)
-        if value is None:
-            return None
-        if isinstance(value, float) and value.is_integer():
-            value = int(value)
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= LARGEST_NUMBER:
-            raise self.wrong(key, value, f"a whole number from {least} to {LARGEST_NUMBER:,}")
-        return value
+        rule = optional(count(least, LARGEST_NUMBER))
+        turned = rule.turn(value)
+        if turned is REFUSED:
+            raise self.wrong(key, value, rule.expected)
+        return turned
 
     def count(self, key: str, least: int = 1) -> int:
         """The value as an int; null is refused."""
@@ -97,7 +96,7 @@ class Keys:
             raise self.wrong(key, value, f"a list of {length} words, one a layer")
         for word in value:
             if not isinstance(word, str) or word not in words:
-                raise self.refused(key, word, "a kind of layer that this family has not")
+                raise self.refused(key, word, "a kind of layer that this family does not have")
         return value
 
     def indices(self, key: str, first: int = 0) -> set[int]:

@@ -42,12 +42,11 @@ def _kinds(keys: Keys) -> list[str]:
     for kind in dict.fromkeys(kinds):
         if kind not in family.mixers:
             key = "layer_types" if family.layer_types else family.layers
-            raise keys.refused(key, words, "some layers are of a kind it has no row for")
+            raise keys.refused(key, words, "some layers are of a kind that its row has no mixer for")
         if kind == "S" and keys.window is None:
             key = family.window or family.layers
-            raise keys.refused(
-                key, keys.config.get(key), "some layers are sliding, and their window is off or not stated"
-            )
+            why = "some layers are sliding, and their window is off or not stated"
+            raise keys.refused(key, keys.config.get(key), why)
     return kinds
 
 

@@ -1,6 +1,5 @@
 """What is refused by name, and why; and which keys that a family does not read are an error, and which are harmless."""
 
-import re
 from typing import Any
 
 # fmt: off
@@ -36,7 +35,7 @@ IRREGULAR = {
 }
 
 # --- which keys are structural: set and unread, they are an error ---
-STRUCTURAL = re.compile(
+STRUCTURAL = (
     r"expert|moe|lora|mamba|ssm|conv|linear_|rnn|state_size|layer_types|layers_type|block_type|block_config|per_layer|layers_block"
     r"|layer_indices|layer_list|attn_type|index_|indexer|shared_kv|kv_shared|cross_att|encoder|^hc_|altup|laurel|window"
     r"|sliding|chunk_size|vision|audio|sink|mla|hybrid|dense|dff|nope_head|rope_head|q_head_dim|k_head_dim|v_head_dim"
@@ -47,7 +46,7 @@ STRUCTURAL = re.compile(
     r"|attention_heads|num_key_value_heads|num_kv_heads|n_head_kv|intermediate_size|n_inner|ffn_dim|ffn_hidden_size"
     r"|text_config|is_encoder_decoder)$"
 )
-GROUPS = re.compile("kv|group|gqa|mqa|key_value")  # with a number: how many heads share keys and values
+GROUPS = "kv|group|gqa|mqa|key_value"  # with a number: how many heads share keys and values
 HARMLESS: dict[str, Any] = {  # look structural, and change neither sizes nor work; with the value where that holds
     **dict.fromkeys((
         "router_aux_loss_coef", "chunk_size_feed_forward", "moe_router_dtype", "num_expert_group", "moe_norm_min",

@@ -12,8 +12,7 @@ from lessonlib.base.errors import InvalidInputError, UnsupportedModelError, show
 from lessonlib.model.config.families import FAMILIES
 from lessonlib.model.config.keys import Keys
 from lessonlib.model.config.layers import read_blocks
-from lessonlib.model.config.not_read import ENCODERS, IRREGULAR
-from lessonlib.model.config.refusals import refuse_borrowed, refuse_unread
+from lessonlib.model.config.not_read import ENCODERS, GROUPS, HARMLESS, IRREGULAR, SAME_THING, STRUCTURAL
 
 MOST_LAYERS = 10_000
 LONGEST_NAME = 200
@@ -32,8 +31,8 @@ def read_config_as_model(cls: Any, config: Any, like: str | None = None, name: s
         name = name or _own_name(config, found=None if like else family)
         model = cls(name=name, family=family, **read_fields(keys))
         if like is not None and config.get("model_type") != family:
-            refuse_borrowed(keys)
-        refuse_unread(keys)
+            _refuse_borrowed(keys)
+        _refuse_unread(keys)
     except RecursionError:
         raise InvalidInputError("config: a value is nested too deeply; expected a config.json as published.") from None
     return model
@@ -67,7 +66,7 @@ def _choose_family(config: dict[str, Any], like: str | None) -> tuple[str, bool]
     named = model_type if isinstance(model_type, str) else None
     if like is not None and not (isinstance(like, str) and like in FAMILIES):
         known = ", ".join(sorted(FAMILIES))
-        raise UnsupportedModelError(f"like={shown(like)} is no family that is read; known: {known}.")
+        raise UnsupportedModelError(f"like={shown(like)} is not a family that is read; known: {known}.")
     if named in ENCODERS or config.get("is_encoder_decoder") not in (None, False):
         raise UnsupportedModelError(
             f"model_type {named!r} is an encoder or has one; only decoder-only models are read, and a switch "
@@ -95,7 +94,7 @@ def _choose_family(config: dict[str, Any], like: str | None) -> tuple[str, bool]
 
 
 def _own_name(config: dict[str, Any], found: str | None) -> str:
-    """The first name that the config gives its model. `found` is the family that it names, None where like= told it."""
+    """The first name that the config gives its model. `found`: the family that it names, None where `like` told it."""
     path, classes = config.get("_name_or_path"), config.get("architectures")
     folder = re.split(r"[\\/]", path.rstrip("\\/"))[-1] if isinstance(path, str) else None
     given = [config.get("model_type"), found, folder, *(classes if isinstance(classes, list) else [])]
@@ -130,3 +129,44 @@ def read_fields(keys: Keys) -> dict[str, Any]:
         "head_bias": vocabulary if keys.switch(family.head_bias) else 0,
         "defaults_used": tuple(keys.defaults_used),
     }
+
+
+def _refuse_borrowed(keys: Keys) -> None:
+    """UnsupportedModelError for sizes that a model of another class took from the class defaults of this family."""
+    family, moe = keys.family, keys.family.experts
+    sizes = [family.width, family.layers, family.heads, family.kv_heads, family.vocabulary, family.inner]
+    sizes += [moe.experts, moe.top_k, moe.expert_inner, moe.shared_experts, moe.shared_inner] if moe else []
+    sizes += [key for key in family.defaults if "head_dim" in key or "rank" in key]
+    names = dict.fromkeys(key.split("|")[0] for key in sizes if key)
+    missing = [name for name in names if name in keys.defaults_used and family.defaults.get(name) is not None]
+    if missing:
+        raise UnsupportedModelError(
+            f"{keys.owner}, by like=: it does not state {', '.join(missing)}. The class defaults of a "
+            "family are not the sizes of another model: add these keys, under these names, to the config."
+        )
+
+
+def _refuse_unread(keys: Keys) -> None:
+    """UnsupportedModelError for the first structural key that is set, was not read, and is not what is counted."""
+    assumed = HARMLESS | dict(keys.family.ignored)
+    if keys.family.qk_norm is True:
+        assumed = {"qk_norm": True, "use_qk_norm": True} | assumed
+    for key, value in keys.config.items():
+        if value is None or key in keys.read or key.endswith("_token_id"):
+            continue
+        unset = value is False or value in (0, "", [], {})
+        counts_groups = re.search(GROUPS, key.lower()) and not isinstance(value, bool | str | dict)
+        if key not in assumed and (unset or not (re.search(STRUCTURAL, key) or counts_groups)):
+            continue
+        if key in assumed and (assumed[key] is None or _all_are(value, assumed[key])):
+            continue
+        same = next((names for names in SAME_THING if key in names), ())
+        if any(name in keys.read and _all_are(value, keys.read[name]) for name in same):
+            continue
+        raise keys.refused(key, value, "it may change the model, and this family's layout does not have it")
+
+
+def _all_are(value: Any, wanted: Any) -> bool:
+    """Whether `value` is what is wanted, or a list of nothing else (one entry a layer)."""
+    values = value if isinstance(value, list) and not isinstance(wanted, list) else [value]
+    return all(type(item) is type(wanted) and item == wanted for item in values)

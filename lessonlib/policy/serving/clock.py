@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lessonlib.base.errors import InvalidInputError
-from lessonlib.policy.cache import linear_step_seconds, other_step_seconds
-from lessonlib.policy.serving.memory import AskedLayers, CountedLayers, Layers
+from lessonlib.policy.cache import shared_step_seconds
+from lessonlib.policy.serving.memory import CountedLayers, Layers
 from lessonlib.policy.serving.traffic import Traffic
 from lessonlib.time.deployment import Deployment
 from lessonlib.time.roofline import Phase
@@ -72,7 +72,7 @@ class Clock:
         self.request_seconds = 0.0
         self.log = array("d")  # by event: time, step, requests that hold memory, that wait, bytes taken, rate, growth
         self.counted = [(self.span_seconds(one), one) for one in layers if isinstance(one, CountedLayers)]
-        self.asked = [one for one in layers if isinstance(one, AskedLayers)]
+        self.asked = [one for one in layers if not isinstance(one, CountedLayers)]
         states = [kind for kind in deployment.sizes.kinds if not kind.cache_bytes]
         self.state_seconds = self.seconds_of([attention_work(kind, 1.0, 0.0, 1.0) for kind in states])
         self.shared_seconds = cache(self._shared_seconds)
@@ -89,8 +89,7 @@ class Clock:
 
     def _shared_seconds(self, n: int) -> float:
         """Of a decode step of n sequences, all that does not depend on their spans."""
-        seconds = linear_step_seconds(self.deployment, n) + other_step_seconds(self.deployment, n)
-        return seconds + n * self.state_seconds
+        return sum(shared_step_seconds(self.deployment, n)) + n * self.state_seconds
 
     def _linear_seconds(self, tokens: int, logits: int) -> float:
         """Of a pass over `tokens` tokens, all but attention and constant states."""
@@ -99,12 +98,10 @@ class Clock:
 
     def span_seconds(self, layers: CountedLayers) -> float:
         """Attention of a decode step for each token of span, under each kind's roof."""
-        deployment = self.deployment
-        return sum(
-            max(kind.pair_flops / deployment.peak, kind.cache_bytes / deployment.bandwidth) for kind in layers.kinds
-        )
+        peak, bandwidth = self.deployment.peak, self.deployment.bandwidth
+        return sum(max(kind.pair_flops / peak, kind.cache_bytes / bandwidth) for kind in layers.kinds)
 
-    def asked_seconds(self, layers: AskedLayers, steps: int) -> float:
+    def asked_seconds(self, layers: Layers, steps: int) -> float:
         """Attention of the next `steps` decode steps, priced as in the cost of a request: one roof for a sequence."""
         tokens, count = layers.sequences(self.step)
         works = [attention_of_steps(kind, tokens, float(steps), count) for kind in layers.kinds]

@@ -33,13 +33,16 @@ class ServingRun:
     """What `simulate` found. Times are seconds on the clock of the arrivals; arrays have one entry for each request.
 
     NaN: not reached before the run ended, or no such token (TPOT of one token, an answer where all is thought).
-    `seconds`: GPU seconds by phase, which sum to end - start. `request_seconds`: the integral over time of the number
-    of requests in the system. `recomputed_tokens`: prefilled again after a preemption, whichever phase it was done in.
+    `ttft`, `time_to_answer`, `latency`: seconds from arrival to the first token, the first after the thought, the last.
+    `seconds`: GPU seconds by phase, which sum to `elapsed` = end - start. `tokens_per_second`: output tokens of the
+    whole server. `request_seconds`: the integral over time of the number of requests in the system, `mean_in_system`
+    their mean L, arrival rate times mean latency (Little's law). `recomputed_tokens`: prefilled again after a
+    preemption, whichever phase it was done in.
     """
 
     deployment: Deployment
     traffic: Traffic
-    policy: str
+    policy: str  # how prompts were prefilled, in words
     first_token: Any
     first_answer_token: Any
     finish: Any
@@ -57,25 +60,17 @@ class ServingRun:
     peak_cache_bytes: int
     cache_bytes_available: int
 
-    @property
-    def ttft(self) -> Any:
-        """Seconds from arrival to the first output token."""
-        return self.first_token - self.traffic.arrivals
-
-    @property
-    def time_to_answer(self) -> Any:
-        """Seconds from arrival to the first token after the thought."""
-        return self.first_answer_token - self.traffic.arrivals
+    ttft = property(lambda self: self.first_token - self.traffic.arrivals)
+    time_to_answer = property(lambda self: self.first_answer_token - self.traffic.arrivals)
+    latency = property(lambda self: self.finish - self.traffic.arrivals)
+    elapsed = property(lambda self: self.end - self.start)
+    tokens_per_second = property(lambda self: self.output_tokens / self.elapsed)
+    mean_in_system = property(lambda self: self.request_seconds / self.elapsed)
 
     @property
     def tpot(self) -> Any:
         """Seconds per output token after the first, stops for others' prefills and for preemptions included."""
         return (self.finish - self.first_token) / np.where(self.traffic.output > 1, self.traffic.output - 1.0, np.nan)
-
-    @property
-    def latency(self) -> Any:
-        """Seconds from arrival to the last output token."""
-        return self.finish - self.traffic.arrivals
 
     @property
     def finished(self) -> int:
@@ -87,24 +82,10 @@ class ServingRun:
         return np.flatnonzero(np.isnan(self.finish))
 
     @property
-    def elapsed(self) -> float:
-        return self.end - self.start
-
-    @property
     def utilisation(self) -> float:
         """Share of the run in which the GPU was not idle. At 1 a server may still have room: a batch can grow."""
         busy = math.fsum(seconds for phase, seconds in self.seconds.items() if phase != "idle")
         return min(1.0, busy / self.elapsed)  # rounding apart, it cannot be more
-
-    @property
-    def tokens_per_second(self) -> float:
-        """Output tokens a second of the whole server."""
-        return self.output_tokens / self.elapsed
-
-    @property
-    def mean_in_system(self) -> float:
-        """L, the requests waiting or running on average over time: arrival rate times mean latency (Little's law)."""
-        return self.request_seconds / self.elapsed
 
     @property
     def mean_running(self) -> float:
@@ -131,30 +112,30 @@ class ServingRun:
         good = np.isfinite(self.finish) & (self.ttft <= ttft) & ~(self.tpot > tpot)
         return float(good.mean()), float(good.sum() / self.elapsed)
 
-    def _rows(self) -> list[tuple[str, str]]:
-        phases = [f"{phase} {format_percent(s / self.elapsed)}" for phase, s in self.seconds.items() if s > 0]
-        rows = [
-            ("requests", f"{len(self.traffic):,}; {self.finished:,} finished, {len(self.unfinished):,} unfinished"),
-            ("run", f"{format_seconds(self.elapsed)} in {self.events:,} events; {self.ended}"),
-            ("output", f"{self.output_tokens:,} tokens, {self.tokens_per_second:,.1f} tokens/s"),
-            ("GPU time", ", ".join(phases)),
-            ("running", f"{self.mean_running:,.1f} on average, {self.peak_running:,} at most"),
-            ("cache", f"at most {format_bytes(self.peak_cache_bytes)} of {format_bytes(self.cache_bytes_available)}"),
-            ("preemptions", f"{self.preemptions.sum():,}; {self.recomputed_tokens:,} tokens prefilled again"),
-        ]
-        for name, words in TIMES.items():
-            values = " / ".join(format_seconds(value, 3) for value in self.percentiles(name))
-            rows.append((f"{words}, 50 / 90 / 99 %", values))
-        return rows
-
-    def _title(self) -> str:
-        where = f"{self.deployment.devices} x {self.deployment.accelerator.name}"
-        return f"Continuous batching: {self.deployment.model.name} on {where}; {self.policy}"
-
     def __repr__(self) -> str:
-        rows = self._rows()
+        title, rows = _in_words(self)
         width = max(len(name) for name, _ in rows)
-        return "\n".join([self._title(), *(f"{name.ljust(width)}  {value}" for name, value in rows)])
+        return "\n".join([title, *(f"{name.ljust(width)}  {value}" for name, value in rows)])
 
     def _repr_html_(self) -> str:
-        return html_table(self._rows(), "ll", caption=self._title())
+        title, rows = _in_words(self)
+        return html_table(rows, "ll", caption=title)
+
+
+def _in_words(run: ServingRun) -> tuple[str, list[tuple[str, str]]]:
+    """A title, and what was found, each by its name."""
+    where = f"{run.deployment.devices} x {run.deployment.accelerator.name}"
+    phases = [f"{phase} {format_percent(s / run.elapsed)}" for phase, s in run.seconds.items() if s > 0]
+    rows = [
+        ("requests", f"{len(run.traffic):,}; {run.finished:,} finished, {len(run.unfinished):,} unfinished"),
+        ("run", f"{format_seconds(run.elapsed)} in {run.events:,} events; {run.ended}"),
+        ("output", f"{run.output_tokens:,} tokens, {run.tokens_per_second:,.1f} tokens/s"),
+        ("GPU time", ", ".join(phases)),
+        ("running", f"{run.mean_running:,.1f} on average, {run.peak_running:,} at most"),
+        ("cache", f"at most {format_bytes(run.peak_cache_bytes)} of {format_bytes(run.cache_bytes_available)}"),
+        ("preemptions", f"{run.preemptions.sum():,}; {run.recomputed_tokens:,} tokens prefilled again"),
+    ]
+    for name, words in TIMES.items():
+        values = " / ".join(format_seconds(value, 3) for value in run.percentiles(name))
+        rows.append((f"{words}, 50 / 90 / 99 %", values))
+    return f"Continuous batching: {run.deployment.model.name} on {where}; {run.policy}", rows

@@ -2,7 +2,7 @@
 
 Layers with one law of spans are counted together. Where the law is all tokens up to a point and then constant
 (`Mixer.fills_at`), sums over the sequences that decode are kept as these come and go, and the blocks that m steps take
-are a count of boundaries. Any other law is asked of its mixer, for each sequence anew. Bytes are over all devices.
+are a count of boundaries. Any other law is asked of its mixer, for each sequence anew. Bytes are of all devices.
 
 Source: Kwon et al., 2309.06180 (blocks).
 """
@@ -23,23 +23,20 @@ from lessonlib.work.sizes import LayerKind
 
 
 class Layers:
-    """All layers of one law of spans, and the sequences that decode in them.
+    """All layers of one law of spans, which their mixer is asked for, and the sequences that decode in them.
 
     A sequence that holds h tokens after G steps of the server keeps its offset h - G, so that no step touches it.
+    Whatever the law, a sequence never holds less as it grows.
     """
 
     fills_at = math.inf  # tokens at which a sequence stops growing
 
     def __init__(self, kinds: list[LayerKind], block: int):
-        self.kinds = kinds
+        self.kinds, self.block = kinds, block
         self.held = kinds[0].mixer.held
-        self.block = block
         self.block_bytes = math.ceil(sum(kind.cache_bytes for kind in kinds) * block)
-
-    @property
-    def most_new_bytes(self) -> float:
-        """Bytes of the blocks that one sequence takes in one step, at most."""
-        return math.inf
+        self.most_new_bytes = math.inf  # that one sequence takes in one step
+        self.by_offset: Counter[int] = Counter()
 
     def held_bytes(self, tokens: Any) -> Any:
         """Bytes of the blocks of a sequence that has `tokens` tokens: a float, or an array of them."""
@@ -48,17 +45,26 @@ class Layers:
 
     def join(self, offset: int, step: int) -> bool:
         """Take in a sequence after `step` steps; whether it is one that will reach `fills_at`."""
-        raise NotImplementedError
+        self.by_offset[offset] += 1
+        return False
 
     def leave(self, offset: int, step: int) -> None:
-        raise NotImplementedError
+        self.by_offset[offset] -= 1
+        if not self.by_offset[offset]:
+            del self.by_offset[offset]
 
     def fill(self, offset: int) -> None:
         """A sequence that grew has reached `fills_at`."""
 
+    def sequences(self, step: int) -> tuple[Any, Any]:
+        """(tokens held after `step` steps, sequences that hold as many): two arrays."""
+        counts = self.by_offset
+        return np.array([*counts], dtype=float) + step, np.array([*counts.values()], dtype=float)
+
     def new_bytes(self, steps: int, step: int) -> int:
         """Bytes of the blocks that `steps` steps after `step` take."""
-        raise NotImplementedError
+        tokens, count = self.sequences(step)
+        return int(count @ (self.held_bytes(tokens + steps) - self.held_bytes(tokens)))
 
 
 class CountedLayers(Layers):
@@ -70,13 +76,9 @@ class CountedLayers(Layers):
 
     def __init__(self, kinds: list[LayerKind], block: int, fills_at: float):
         super().__init__(kinds, block)
-        self.fills_at = fills_at
+        self.fills_at, self.most_new_bytes = fills_at, self.block_bytes
         self.growing = self.offsets = self.full = 0
         self.boundaries = [0] * block
-
-    @property
-    def most_new_bytes(self) -> float:
-        return self.block_bytes
 
     def count(self, offset: int, sign: int) -> None:
         """Count a growing sequence in (1) or out (-1)."""
@@ -119,31 +121,6 @@ class CountedLayers(Layers):
         return self.block_bytes * (whole * self.growing + crossed)
 
 
-class AskedLayers(Layers):
-    """Layers of a law that only their mixer knows. Whatever it is, a sequence never holds less as it grows."""
-
-    def __init__(self, kinds: list[LayerKind], block: int):
-        super().__init__(kinds, block)
-        self.offsets: Counter[int] = Counter()  # sequences by offset
-
-    def join(self, offset: int, step: int) -> bool:
-        self.offsets[offset] += 1
-        return False
-
-    def leave(self, offset: int, step: int) -> None:
-        self.offsets[offset] -= 1
-        if not self.offsets[offset]:
-            del self.offsets[offset]
-
-    def sequences(self, step: int) -> tuple[Any, Any]:
-        """(tokens held after `step` steps, sequences that hold as many): two arrays."""
-        return np.array([*self.offsets], dtype=float) + step, np.array([*self.offsets.values()], dtype=float)
-
-    def new_bytes(self, steps: int, step: int) -> int:
-        tokens, count = self.sequences(step)
-        return int(count @ (self.held_bytes(tokens + steps) - self.held_bytes(tokens)))
-
-
 def layers_by_law(kinds: tuple[LayerKind, ...], block: int) -> list[Layers]:
     """The layers that have a cache. Those that fill at the same token are one; a law of another form is its mixer's."""
     laws: dict[Any, list[LayerKind]] = {}
@@ -152,8 +129,7 @@ def layers_by_law(kinds: tuple[LayerKind, ...], block: int) -> list[Layers]:
             fills_at = kind.mixer.fills_at
             laws.setdefault(kind.mixer if fills_at is None else fills_at, []).append(kind)
     return [
-        AskedLayers(same, block) if isinstance(law, Mixer) else CountedLayers(same, block, law)
-        for law, same in laws.items()
+        Layers(same, block) if isinstance(law, Mixer) else CountedLayers(same, block, law) for law, same in laws.items()
     ]
 
 
@@ -169,10 +145,6 @@ class Memory:
         self.most_new_bytes = sum(layers.most_new_bytes for layers in self.layers)
         self.bytes_of = lru_cache(2**16)(self.held_bytes)
 
-    @property
-    def used(self) -> int:
-        return self.capacity - self.free
-
     def held_bytes(self, tokens: Any) -> Any:
         """Bytes that one sequence of `tokens` tokens takes, a number or an array. `bytes_of` remembers numbers."""
         total = self.state_bytes
@@ -182,15 +154,11 @@ class Memory:
 
     def take(self, taken: int) -> None:
         self.free -= taken
-        if self.capacity - self.free > self.peak_used:
-            self.peak_used = self.capacity - self.free
+        self.peak_used = max(self.peak_used, self.capacity - self.free)
 
     def new_bytes(self, steps: int, step: int) -> int:
         """Bytes that `steps` steps after `step` take."""
-        total = 0
-        for layers in self.layers:
-            total += layers.new_bytes(steps, step)
-        return total
+        return sum(layers.new_bytes(steps, step) for layers in self.layers)
 
     def lacks_a_step(self, sequences: int, step: int) -> bool:
         """Whether the step after `step` takes more than there is. Most often the largest that it could take is free."""

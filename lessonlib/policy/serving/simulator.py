@@ -79,11 +79,10 @@ class _Server:
         if self.answer_step[i] > self.clock.step:
             self.answer_step[i] = 0
 
-    # Events. Each lets time pass.
-
     def advance(self, seconds: float, phase: str, rate: float = 0.0, growth: float = 0.0, again: float = 0.0) -> None:
-        requests = self.admission.holding, len(self.admission.queue)
-        self.clock.advance(seconds, phase, again, requests, self.memory.used, rate, growth)
+        """Let time pass: every event does, and ends here."""
+        requests, taken = (self.admission.holding, len(self.admission.queue)), self.memory.capacity - self.memory.free
+        self.clock.advance(seconds, phase, again, requests, taken, rate, growth)
 
     def idle(self, until: float) -> None:
         self.advance(until - self.clock.time, "idle")

@@ -72,7 +72,7 @@ class Traffic(Checked):
         )
 
 
-def _lengths(random: np.random.Generator, count: int, value: Any) -> Any:
+def _lengths(random: "np.random.Generator", count: int, value: Any) -> Any:
     return value.sample(random, count) if isinstance(value, LengthQuantiles) else value
 
 
