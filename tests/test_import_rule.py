@@ -1,11 +1,14 @@
 """The import rule of the house: the table in lessonlib/__init__.py, held against every import, lazy ones too."""
 
 import ast
+import json
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+
+import pytest
 
 from lessonlib import ROOMS
 from lessonlib import __file__ as door
@@ -13,6 +16,9 @@ from lessonlib import __file__ as door
 PURE = list(ROOMS)[: list(ROOMS).index("facts")]
 FACES = {"matplotlib", "ipywidgets", "PIL", "IPython"}
 FOLDER = Path(door).parent.parent
+DOORS = {"lessonlib"} | {
+    f"lessonlib.{door}" for door in "policy facts measured face face.figures face.widgets face.report".split()
+}
 
 
 def imported(source: str, files: Iterable[str]) -> set[str]:
@@ -69,6 +75,14 @@ def test_the_rule_sees_each_kind_of_breach():
     assert "belongs in face" in of(measured__a="import ipywidgets")[0]
     two = {"model__a": "from lessonlib.model.b import B", "model__b": "def f():\n    from lessonlib.model import a"}
     assert "import each other" in of(**two)[0]
+
+
+@pytest.mark.parametrize("path", sorted((FOLDER / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
+def test_a_notebook_imports_from_doors(path):
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    names = {name for name in imported(code, ()) if name.partition(".")[0] == "lessonlib"}
+    assert names and names <= DOORS
 
 
 def test_import_loads_no_face():
