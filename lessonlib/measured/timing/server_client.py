@@ -111,14 +111,14 @@ def client_of(
 ) -> "Client":
     """The client of a checked URL. Its errors quote neither the key nor a part of the URL that may hold one."""
     named = isinstance(key_variable, str) and key_variable and key_variable.isprintable()
-    _require(named, "key_variable is none; expected the name of an environment variable")
+    _require(named, "key_variable is not a name; expected that of an environment variable, such as MY_KEY")
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
     except (ValueError, TypeError, AttributeError):
         host = None
     if not isinstance(url, str) or not host or parts.scheme not in ("http", "https"):
-        raise InvalidInputError("time_server: the URL is none; expected one such as http://localhost:8000/v1.")
+        raise InvalidInputError("time_server: url is not a web address; expected one such as http://localhost:8000/v1.")
     remedy = f"leave them out. A key belongs into the environment variable {key_variable}"
     bare = "@" not in parts.netloc and not parts.query and not parts.fragment
     _require(bare, f"the URL of {host} holds a user, a query or a fragment; {remedy}")
@@ -126,7 +126,7 @@ def client_of(
     private = parts.scheme == "https" or allow_plain_http or is_loopback(host)
     _require(private, f"plain http to {host} shows key and prompts to the network; {remedy}")
     text("'my-model'")("time_server", "model", model)
-    _require(_is_body(extra), "extra is no JSON object; expected such as {'ignore_eos': True}, or None")
+    _require(_is_body(extra), "extra is not a JSON object; expected such as {'ignore_eos': True}, or None")
     _require(not set(extra) & set(OURS), f"extra may not hold {', '.join(OURS)}, which the timing sets itself")
     key = os.environ.get(key_variable, "")
     plain = all("!" <= character <= "~" for character in key)
