@@ -258,7 +258,7 @@ RULES: dict[str, tuple[Rule, tuple[Any, ...], tuple[Any, ...]]] = {
     "names to rates": (
         named(rate("s"), "{'one': 1}"),
         ({"a": 1}, {"a": 1, "b": 2.0}),
-        (None, 12, "a word", [], {}, *({"b": 1, "a": miss} for miss in (0, *NOT_RATES))),
+        (None, 12, "a word", [], {}, {5: 1}, *({"b": 1, "a": miss} for miss in (0, *NOT_RATES))),
     ),
     "optional": (optional(count(1)), (None, 1), tuple(value for value in NOT_COUNTS if value is not None)),
     "optional numbers": (optional(numbers(0)), (None, 1, [1, 1]), (math.nan, -5e-324, [1, -5e-324], *HIDING)),

@@ -20,7 +20,7 @@ from itertools import count as counted
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
-from lessonlib.base.checks import REFUSED, Rule, a, choice, count, items, optional, rate, wrong
+from lessonlib.base.checks import REFUSED, Rule, a, checked, choice, count, items, optional, rate, wrong
 from lessonlib.base.errors import InvalidInputError
 from lessonlib.base.files import GivenFile, quoted, write_new
 
@@ -193,13 +193,12 @@ def read_record(path: str | os.PathLike[str]) -> Record:
         file.refuse(f"is damaged ({error})", "measure again, or leave it out", error)
 
 
+@checked(what=optional(choice(KINDS)))
 def read_records(folder: str | os.PathLike[str], what: str | None = None) -> tuple[list[Record], list[str]]:
     """All records of a folder, the newest last, and a sentence for each file that was skipped.
 
     `what`: those of one of KINDS alone. InvalidInputError for another, and for a folder that does not exist.
     """
-    if what is not None:
-        choice(KINDS)("read_records", "what", what)
     try:
         paths = sorted(Path(folder).glob("*.json")) if Path(folder).is_dir() else None
     except (OSError, TypeError, ValueError):
@@ -209,20 +208,18 @@ def read_records(folder: str | os.PathLike[str], what: str | None = None) -> tup
     records, skipped = [], []
     for path in paths:
         try:
-            record = read_record(path)
+            records.append(read_record(path))
         except InvalidInputError as error:
             skipped.append(f"skipped: {error}")
-            continue
-        if what is None or record.what == what:
-            records.append(record)
-    return sorted(records, key=lambda record: record.when), skipped
+    kept = (record for record in records if what in (None, record.what))
+    return sorted(kept, key=lambda record: record.when), skipped
 
 
 def write_record(record: Record, folder: str | os.PathLike[str]) -> Path:
     """Write a record into `folder`, whole or not at all, and return its path. The same record is the same file.
 
     A file that holds another record is never replaced: the name then ends in -2, -3. Raises InvalidInputError, before
-    anything is written, for what could not be read again and for a folder that is none.
+    anything is written, for what could not be read again and for what cannot be a folder.
     """
     a(Record)("write_record", "record", record)
     try:
