@@ -1,6 +1,7 @@
 """The import rule of the house: the table in lessonlib/__init__.py, held against every import, lazy ones too."""
 
 import ast
+import json
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
@@ -13,6 +14,7 @@ from lessonlib import __file__ as door
 PURE = list(ROOMS)[: list(ROOMS).index("facts")]
 FACES = {"matplotlib", "ipywidgets", "PIL", "IPython"}
 FOLDER = Path(door).parent.parent
+DOORS = "policy facts measured face face.figures face.widgets face.report".split()  # at which a learner knocks
 
 
 def imported(source: str, files: Iterable[str]) -> set[str]:
@@ -54,6 +56,17 @@ def test_every_import_keeps_the_rule():
     files = {".".join(path.parts).removesuffix(".__init__"): FOLDER / f"{path}.py" for path in paths[1:]}
     assert len(files) > 40 and {name.split(".")[1] for name in files} == set(ROOMS)
     assert breaches({name: path.read_text(encoding="utf-8") for name, path in files.items()}) == []
+
+
+def test_notebooks_import_from_doors_alone():
+    allowed = {"lessonlib", *(f"lessonlib.{name}" for name in DOORS)}
+    notebooks = sorted((FOLDER / "notebooks").glob("*.ipynb"))
+    assert len(notebooks) >= 10
+    for notebook in notebooks:
+        cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+        for source in ("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"):
+            found = {name for name in imported(source, ()) if name.partition(".")[0] == "lessonlib"}
+            assert found <= allowed, f"{notebook.name} imports {found - allowed}; import from {', '.join(allowed)}"
 
 
 def test_the_rule_sees_each_kind_of_breach():
