@@ -232,10 +232,6 @@ def _csv_problem(error: str) -> str:
     return f"it cannot be read as CSV ({error})."
 
 
-def _plain(title: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", title.lower())
-
-
 def _places(table: _Table, columns: Mapping[str, str | None]) -> dict[str, int]:
     """The place of each column to read: "prompt", "output" and, only when chosen, "cached"."""
     header, where = table.header, f"{table.owner}, line {table.header_line}"
@@ -251,7 +247,7 @@ def _places(table: _Table, columns: Mapping[str, str | None]) -> dict[str, int]:
         elif kind not in NAMES:
             continue
         else:
-            plain = list(map(_plain, header))
+            plain = [re.sub(r"[^a-z0-9]", "", title.lower()) for title in header]
             matches = ([place for place, title in enumerate(plain) if title in names.split()] for names in NAMES[kind])
             places = next(filter(None, matches), [])
         if len(places) != 1:
@@ -289,10 +285,6 @@ def _column_problem(header: Sequence[str], kind: str, chosen: str | None, fittin
     return f"no column is known to hold the {kind} tokens; choose one of {known} with {kind}_column='...'."
 
 
-class _WrongRowError(ValueError):
-    """What is wrong with a row, to be said after the line on which it stands."""
-
-
 def _tokens(table: _Table, places: Mapping[str, int]) -> tuple[Any, Any, Any]:
     """Prompt, output and cached tokens as arrays; InvalidInputError with the first lines that hold none."""
     width = len(table.header)
@@ -304,17 +296,17 @@ def _tokens(table: _Table, places: Mapping[str, int]) -> tuple[Any, Any, Any]:
     for row, (cells, line) in enumerate(table.rows, 1):
         try:
             if len(cells) != width:
-                raise _WrongRowError(f" has {len(cells):,} fields, the line of column names {width:,}.")
+                raise ValueError(f" has {len(cells):,} fields, the line of column names {width:,}.")
             prompt, output, held = prompt_of(cells), output_of(cells), cached_of(cells)
             if held >= prompt:
-                raise _WrongRowError(
+                raise ValueError(
                     f": {held:,} cached of {prompt:,} prompt tokens; at least one prompt token is computed, and cached "
                     "tokens count within the prompt."
                 )
             prompts.append(prompt)
             outputs.append(output)
             cached.append(held)
-        except _WrongRowError as problem:
+        except ValueError as problem:  # what is wrong with the row, to be said after its line
             wrong += 1
             if wrong <= SHOWN_PROBLEMS:
                 problems.append(f"Line {line:,} (row {row:,}){problem}")
@@ -329,7 +321,7 @@ def _tokens(table: _Table, places: Mapping[str, int]) -> tuple[Any, Any, Any]:
 
 
 def _counter(place: int, title: str, least: int) -> Callable[[Sequence[str]], int]:
-    """A function that takes a row and returns the whole number in one of its cells, or raises _WrongRowError."""
+    """A function that takes a row and returns the whole number in one of its cells, or raises ValueError."""
 
     def count(cells: Sequence[str]) -> int:
         text = cells[place]
@@ -339,7 +331,7 @@ def _counter(place: int, title: str, least: int) -> Callable[[Sequence[str]], in
         try:
             return _looked_at(text.strip(), least)
         except ValueError as problem:
-            raise _WrongRowError(f", column {shown(title)}: {shown(text)} {problem}.") from None
+            raise ValueError(f", column {shown(title)}: {shown(text)} {problem}.") from None
 
     return count
 

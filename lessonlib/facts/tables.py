@@ -20,9 +20,8 @@ def load_table(name: str) -> tuple[dict[str, Any], ...]:
     Columns are described in data/README.md. Raises UnknownNameError with the nearest tables.
     """
     tables = sorted(path.stem for path in data_folder().glob("*.csv"))
-    return tuple(
-        dict(row) for row in rows_of(known_name("table", name, tables, "data/README.md"))
-    )  # copies: a caller may change its own
+    rows = rows_of(known_name("table", name, tables, "data/README.md"))
+    return tuple(dict(row) for row in rows)  # copies: a caller may change its own
 
 
 def load_references() -> dict[str, str]:
@@ -41,7 +40,9 @@ def row_named(table: str, kind: str, name: str) -> dict[str, Any]:
 
 def known_name(kind: str, name: Any, known: Collection[str], where: str) -> str:
     """The name, which is one of `known`; UnknownNameError otherwise, as `unknown` raises it."""
-    return name if isinstance(name, str) and name in known else unknown(kind, name, known, where)
+    if not isinstance(name, str) or name not in known:
+        unknown(kind, name, known, where)
+    return name
 
 
 def unknown(kind: str, name: object, known: Collection[str], where: str) -> NoReturn:
