@@ -318,7 +318,8 @@ def test_traffic_of_an_answer_is_the_sum_of_its_reads(deployment, request, batch
     last = request.prompt + request.output - 2
     for step in range(1, request.output):
         for mixer in layers_of(deployment):
-            most = float("inf") if mixer.window is None else mixer.window - 1
+            window = getattr(mixer, "window", None)
+            most = float("inf") if window is None else window - 1
             each = batch * kappa(deployment, mixer)
             triangle += each * min(request.prompt + step - 1, most)
             flat += each * min(request.prompt, most)

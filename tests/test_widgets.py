@@ -9,7 +9,8 @@ import pytest
 from helpers import refuses
 
 from lessonlib.base.units import format_percent, format_seconds
-from lessonlib.face.widgets.explorer import MOST, START, UNITS, explore_request, steps, view
+from lessonlib.face.widgets.explorer import MOST, UNITS, steps
+from lessonlib.face.widgets.request_explorer import START, explore_request, view
 from lessonlib.facts.catalogue import load_accelerator, load_model
 from lessonlib.facts.workloads import load_workload
 from lessonlib.policy.estimates import omega, rho

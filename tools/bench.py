@@ -137,7 +137,7 @@ def import_time(repeat: int = 11) -> dict:
 
 def slider_update() -> dict:
     """Python's share of one slider move: from the new value to the new picture and table (the browser's is apart)."""
-    from lessonlib.face.widgets.explorer import explore_request
+    from lessonlib.face.widgets.request_explorer import explore_request
 
     explorer = explore_request()
     prompt = explorer.controls["prompt"]

@@ -14,10 +14,10 @@ MOST_TOKENS = 2**53  # the largest count that a float64 holds exactly
 
 
 class LessonError(ValueError):
-    """Base of every error that lessonlib raises on purpose. A name that it quotes cannot move a terminal's cursor."""
+    """Base of every error that lessonlib raises on purpose. A quoted name moves no cursor and breaks no line."""
 
     def __str__(self) -> str:
-        return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in super().__str__())
+        return "".join(c if c.isprintable() else repr(c)[1:-1] for c in super().__str__())
 
 
 class InvalidInputError(LessonError):

@@ -10,7 +10,7 @@ Tables keep the units of datasheets (GB, GB/s, TFLOP/s, all decimal); what is re
 from typing import Any
 
 from lessonlib.facts.own_model import read_config
-from lessonlib.facts.tables import data_folder, load_table, row_named, unknown
+from lessonlib.facts.tables import data_folder, known_name, load_table, row_named
 from lessonlib.facts.workloads import workload_names
 from lessonlib.model.model import Model
 from lessonlib.time.accelerator import Accelerator
@@ -79,8 +79,7 @@ def load_accelerator(name: str) -> Accelerator:
 def source_of(name: str) -> str:
     """One line: where the model, accelerator or workload of that name was read, when, and under which licence."""
     known = (*model_names(), *accelerator_names(), *workload_names())
-    if not isinstance(name, str) or name not in known:
-        unknown("name", name, known, "model_names(), accelerator_names() and workload_names()")
+    known_name("name", name, known, "model_names(), accelerator_names() and workload_names()")
     if name in accelerator_names():
         row = row_named("accelerators", "accelerator", name)
         where = f"{row['source_url']} ({row['seen']}: {row['seen_at']})"
@@ -94,7 +93,5 @@ def source_of(name: str) -> str:
 
 
 def _model_file(name: str) -> dict[str, Any]:
-    names = model_names()
-    if not isinstance(name, str) or name not in names:  # before any path is made of it
-        unknown("model", name, names, "model_names()")
+    known_name("model", name, model_names(), "model_names()")  # before any path is made of it
     return read_config(data_folder("models") / f"{name}.json")

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from lessonlib.base.checks import Checked, choice, count, optional, rate
 from lessonlib.base.errors import InvalidInputError, is_number, shown
-from lessonlib.facts.tables import rows_of, unknown
+from lessonlib.facts.tables import known_name, rows_of, unknown
 
 # What a published value measures and in which unit the tables keep it; then that unit in SI.
 METRICS = {
@@ -27,7 +27,6 @@ SI_UNITS = {
     "ms": ("s", 1e-3),
     "ms/token": ("s/token", 1e-3),
 }
-QUALITIES = ("A", "B", "C")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +68,7 @@ class Measurement(Checked):
 
     rules: ClassVar = {
         "metric": choice(METRICS),
-        "quality": choice(QUALITIES),
+        "quality": choice("ABC"),
         "value": rate("its unit"),
         **dict.fromkeys(("devices", "batch"), count()),
         **dict.fromkeys(("prompt_tokens", "prompt_tokens_to", "output_tokens", "context_tokens"), optional(count(0))),
@@ -90,9 +89,7 @@ def load_measurements(*, impossible: bool = False, **conditions: Any) -> tuple[M
     table = "impossible_measurements" if impossible else "measurements"
     rows = _measurements(table)
     for name, wanted in conditions.items():
-        known = tuple(field.name for field in fields(Measurement))
-        if name not in known:
-            unknown("condition", name, known, "Measurement's fields")
+        known_name("condition", name, [field.name for field in fields(Measurement)], "Measurement's fields")
         plain = wanted is None or isinstance(wanted, str) or is_number(wanted)
         if not plain or not any(getattr(row, name) == wanted for row in rows):
             found = sorted({str(getattr(row, name)) for row in rows})

@@ -9,14 +9,17 @@ import io
 import os
 import re
 from array import array
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TextIO
 
 import numpy as np
 
+from lessonlib.base.checks import text
 from lessonlib.base.errors import MOST_TOKENS, InvalidInputError, shown
 from lessonlib.base.files import BYTES, GivenFile, line_of
+from lessonlib.facts.tables import rows_of
 from lessonlib.request.request import Request, fits
 from lessonlib.time.deployment import Deployment
 
@@ -24,7 +27,7 @@ LARGEST_TRAFFIC = 2**29  # bytes
 MOST_COLUMNS = 1000
 SHOWN_PROBLEMS = 3
 MOST_DIGITS = 15  # of a cell that needs no closer look
-DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
+DELIMITERS = ",;\t|"
 BLANK = " \t\r\n,;|"  # a line of these alone names no column
 NO_TEXT = {b"PK\x03\x04": "a spreadsheet or a zip archive", b"\x1f\x8b": "compressed", b"PAR1": "Parquet"}
 # Names of the columns in the logs of engines and in published traces, in small letters without punctuation: those that
@@ -72,23 +75,15 @@ class OwnTraffic:
     left_out: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        arrays = [np.asarray(getattr(self, name)) for name in ("prompt", "output", "cached")]
-        whole = all(array.ndim == 1 and array.dtype.kind in "iu" for array in arrays)
-        if not whole or not len(arrays[0]) or len({len(array) for array in arrays}) > 1:
+        arrays = {name: np.asarray(getattr(self, name)) for name in ("prompt", "output", "cached")}
+        whole = all(array.ndim == 1 and array.dtype.kind in "iu" for array in arrays.values())
+        if not whole or len({len(array) for array in arrays.values()}) > 1:
             raise InvalidInputError(
-                f"OwnTraffic {self.name!r}: expected three arrays of whole numbers, prompt, output and cached, of one "
-                "length of at least 1."
+                f"OwnTraffic {self.name!r}: expected three arrays of whole numbers of one length, prompt, output and "
+                "cached."
             )
-        prompt, output, cached = arrays
-        wrong = (prompt < 1) | (output < 1) | (cached < 0) | (cached >= prompt) | (prompt > MOST_TOKENS)
-        wrong |= output > MOST_TOKENS
-        if wrong.any():
-            row = int(np.argmax(wrong))
-            raise InvalidInputError(
-                f"OwnTraffic {self.name!r}: row {row + 1} has prompt {prompt[row]}, output {output[row]}, cached "
-                f"{cached[row]}; expected at least 1, at least 1, and fewer cached than prompt tokens."
-            )
-        for name, given in zip(("prompt", "output", "cached"), arrays, strict=True):
+        rows_of(f"OwnTraffic {self.name!r}", Request(**arrays))  # refuses the first request that cannot be meant
+        for name, given in arrays.items():
             copied = given.astype(np.int64)
             copied.setflags(write=False)
             object.__setattr__(self, name, copied)
@@ -116,13 +111,8 @@ class OwnTraffic:
                 f"Traffic {self.name!r}: the server can take none of its {len(self):,} requests: {reasons}. Take a "
                 "model with more positions, more memory, or smaller dtypes."
             )
-        left_out = {
-            reason: found.get(reason, 0) + self.left_out.get(reason, 0) for reason in {**self.left_out, **found}
-        }
-        keep = ~wrong
-        return replace(
-            self, prompt=self.prompt[keep], output=self.output[keep], cached=self.cached[keep], left_out=left_out
-        )
+        kept = {name: getattr(self, name)[~wrong] for name in ("prompt", "output", "cached")}
+        return replace(self, **kept, left_out=Counter(self.left_out) + Counter(found))
 
     def __repr__(self) -> str:
         return (
@@ -190,9 +180,10 @@ class _Table:
 
     def __init__(self, owner: str, lines: TextIO) -> None:
         self.owner = owner
+        empty = InvalidInputError(f"{owner} is empty; expected a first line of column names and then a line a request.")
         number, first = next(((n, line) for n, line in enumerate(lines, 1) if line.strip(BLANK)), (0, ""))
         if not first:
-            raise self._empty()
+            raise empty
         if first.lstrip()[:1] in ("{", "["):
             raise InvalidInputError(
                 f"{owner}, line {number}: it is JSON and no table; write a CSV with prompt_tokens,output_tokens, "
@@ -201,28 +192,20 @@ class _Table:
         lines.seek(0)
         self.reader = csv.reader(lines, delimiter=_delimiter(first), strict=True)
         self.rows = self._rows()
-        self.header: list[str] = []
-        while not any(self.header):
-            cells, _ = next(self.rows, (None, 0))
-            if cells is None:
-                raise self._empty()
-            self.header = [title.strip() for title in cells]
+        titles = ([title.strip() for title in cells] for cells, _ in self.rows)
+        self.header = next(filter(any, titles), [])
+        if not self.header:
+            raise empty
         self.header_line = self.reader.line_num
-
-    def _empty(self) -> InvalidInputError:
-        return InvalidInputError(
-            f"{self.owner} is empty; expected a first line of column names and then a line a request."
-        )
 
     def _rows(self) -> Iterator[tuple[list[str], int]]:
         """Each row that is not blank, and the line on which it begins."""
-        reader = self.reader
         begins = 1
         try:
-            for cells in reader:
+            for cells in self.reader:
                 if cells:
                     yield cells, begins
-                begins = reader.line_num + 1
+                begins = self.reader.line_num + 1
         except csv.Error as error:
             raise InvalidInputError(f"{self.owner}, line {begins:,}: {_csv_problem(str(error))}") from None
 
@@ -250,10 +233,6 @@ def _csv_problem(error: str) -> str:
     return f"it cannot be read as CSV ({error})."
 
 
-def _plain(title: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", title.lower())
-
-
 def _places(table: _Table, columns: Mapping[str, str | None]) -> dict[str, int]:
     """The place of each column to read: "prompt", "output" and, only when chosen, "cached"."""
     header, where = table.header, f"{table.owner}, line {table.header_line}"
@@ -263,14 +242,13 @@ def _places(table: _Table, columns: Mapping[str, str | None]) -> dict[str, int]:
         )
     found: dict[str, int] = {}
     for kind, chosen in columns.items():
-        if chosen is None and kind not in NAMES:
-            continue
-        if chosen is not None and not isinstance(chosen, str):
-            raise InvalidInputError(f"{table.owner}: {kind}_column is {shown(chosen)}; expected the name of a column.")
         if chosen is not None:
+            chosen = text("prompt_tokens")(table.owner, f"{kind}_column", chosen)
             places = [place for place, title in enumerate(header) if title == chosen.strip()]
+        elif kind not in NAMES:
+            continue
         else:
-            plain = list(map(_plain, header))
+            plain = [re.sub(r"[^a-z0-9]", "", title.lower()) for title in header]
             matches = ([place for place, title in enumerate(plain) if title in names.split()] for names in NAMES[kind])
             places = next(filter(None, matches), [])
         if len(places) != 1:
@@ -308,10 +286,6 @@ def _column_problem(header: Sequence[str], kind: str, chosen: str | None, fittin
     return f"no column is known to hold the {kind} tokens; choose one of {known} with {kind}_column='...'."
 
 
-class _WrongRowError(ValueError):
-    """What is wrong with a row, to be said after the line on which it stands."""
-
-
 def _tokens(table: _Table, places: Mapping[str, int]) -> tuple[Any, Any, Any]:
     """Prompt, output and cached tokens as arrays; InvalidInputError with the first lines that hold none."""
     width = len(table.header)
@@ -323,17 +297,17 @@ def _tokens(table: _Table, places: Mapping[str, int]) -> tuple[Any, Any, Any]:
     for row, (cells, line) in enumerate(table.rows, 1):
         try:
             if len(cells) != width:
-                raise _WrongRowError(f" has {len(cells):,} fields, the line of column names {width:,}.")
+                raise ValueError(f" has {len(cells):,} fields, the line of column names {width:,}.")
             prompt, output, held = prompt_of(cells), output_of(cells), cached_of(cells)
             if held >= prompt:
-                raise _WrongRowError(
+                raise ValueError(
                     f": {held:,} cached of {prompt:,} prompt tokens; at least one prompt token is computed, and cached "
                     "tokens count within the prompt."
                 )
             prompts.append(prompt)
             outputs.append(output)
             cached.append(held)
-        except _WrongRowError as problem:
+        except ValueError as problem:  # what is wrong with the row, to be said after its line
             wrong += 1
             if wrong <= SHOWN_PROBLEMS:
                 problems.append(f"Line {line:,} (row {row:,}){problem}")
@@ -348,7 +322,7 @@ def _tokens(table: _Table, places: Mapping[str, int]) -> tuple[Any, Any, Any]:
 
 
 def _counter(place: int, title: str, least: int) -> Callable[[Sequence[str]], int]:
-    """A function that takes a row and returns the whole number in one of its cells, or raises _WrongRowError."""
+    """A function that takes a row and returns the whole number in one of its cells, or raises ValueError."""
 
     def count(cells: Sequence[str]) -> int:
         text = cells[place]
@@ -358,7 +332,7 @@ def _counter(place: int, title: str, least: int) -> Callable[[Sequence[str]], in
         try:
             return _looked_at(text.strip(), least)
         except ValueError as problem:
-            raise _WrongRowError(f", column {shown(title)}: {shown(text)} {problem}.") from None
+            raise ValueError(f", column {shown(title)}: {shown(text)} {problem}.") from None
 
     return count
 

@@ -2,7 +2,7 @@
 
 import csv
 import math
-from collections.abc import Sequence
+from collections.abc import Collection
 from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
@@ -20,9 +20,8 @@ def load_table(name: str) -> tuple[dict[str, Any], ...]:
     Columns are described in data/README.md. Raises UnknownNameError with the nearest tables.
     """
     tables = sorted(path.stem for path in data_folder().glob("*.csv"))
-    if not isinstance(name, str) or name not in tables:
-        unknown("table", name, tables, "data/README.md")
-    return tuple(dict(row) for row in rows_of(name))  # copies: a caller may change its own
+    rows = rows_of(known_name("table", name, tables, "data/README.md"))
+    return tuple(dict(row) for row in rows)  # copies: a caller may change its own
 
 
 def load_references() -> dict[str, str]:
@@ -35,14 +34,18 @@ def load_references() -> dict[str, str]:
 
 def row_named(table: str, kind: str, name: str) -> dict[str, Any]:
     """The row of that name; UnknownNameError with the nearest names of that `kind` of thing."""
-    rows = load_table(table)
-    for row in rows:
-        if isinstance(name, str) and row["name"] == name:
-            return row
-    unknown(kind, name, tuple(row["name"] for row in rows), f"{kind}_names()")
+    rows = {row["name"]: row for row in load_table(table)}
+    return rows[known_name(kind, name, rows, f"{kind}_names()")]
 
 
-def unknown(kind: str, name: object, known: Sequence[str], where: str) -> NoReturn:
+def known_name(kind: str, name: Any, known: Collection[str], where: str) -> str:
+    """The name, which is one of `known`; UnknownNameError otherwise, as `unknown` raises it."""
+    if not isinstance(name, str) or name not in known:
+        unknown(kind, name, known, where)
+    return name
+
+
+def unknown(kind: str, name: object, known: Collection[str], where: str) -> NoReturn:
     """Raise UnknownNameError: no `kind` has that name; the nearest of `known`, and `where` to see all of them."""
     from difflib import get_close_matches
 

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from lessonlib.base.checks import Checked, count, wrong
 from lessonlib.base.errors import shown
-from lessonlib.facts.tables import load_table, row_named, unknown
+from lessonlib.facts.tables import known_name, load_table, row_named
 from lessonlib.request.lengths import LengthQuantiles
 from lessonlib.request.request import Request
 
@@ -75,8 +75,7 @@ def load_lengths(workload: str, quantity: str) -> LengthQuantiles:
     """
     rows = {f"{row['workload']}: {row['quantity']}": row for row in load_table("workload_quantiles")}
     name = f"{workload}: {quantity}" if isinstance(workload, str) and isinstance(quantity, str) else ""
-    if name not in rows:
-        unknown("distribution", name or (workload, quantity), tuple(rows), "load_table('workload_quantiles')")
+    known_name("distribution", name or (workload, quantity), rows, "load_table('workload_quantiles')")
     quantiles = {
         float(column[1:].replace("_", ".")) / 100: value  # p99_9 is the quantile at 0.999
         for column, value in rows[name].items()

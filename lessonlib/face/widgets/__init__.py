@@ -1,7 +1,6 @@
 """Controls in a notebook: explorers of the arithmetic, and choosers of a learner's files."""
 
 from lessonlib.face.widgets.choosers import choose_model, choose_traffic, in_words, serve
-from lessonlib.face.widgets.explorer import explore_request, numbers
 from lessonlib.face.widgets.explorers import (
     batch_numbers,
     explore_batch,
@@ -12,3 +11,4 @@ from lessonlib.face.widgets.explorers import (
     prefill_numbers,
     price_numbers,
 )
+from lessonlib.face.widgets.request_explorer import explore_request, numbers

@@ -1,12 +1,10 @@
-"""The explorer: choose a model, an accelerator, a prompt, an output and a batch, and see what the request costs.
+"""What every explorer is made of: menus, sliders and, beneath them, an HTML that follows the controls.
 
-Every number shown is `request_cost`'s, `rho`'s or `omega`'s. The picture is SVG written by hand into the value of an
-HTML widget: no figure is built and no output is captured, so a slider's key reaches the picture in some milliseconds.
-What cannot be computed is said in the same place, by the sentence of its error. Needs ipywidgets, imported only with
-this module.
+A picture is SVG written by hand into the value of an HTML widget: no figure is built and no output is captured, so a
+slider's key reaches the picture in some milliseconds. What cannot be computed is said in the same place, by the
+sentence of its error. Needs ipywidgets, imported only with this module.
 """
 
-import math
 from collections.abc import Callable
 from functools import cache
 from html import escape
@@ -14,28 +12,18 @@ from typing import Any
 
 import ipywidgets
 
-from lessonlib.base.checks import choice, count
+from lessonlib.base.checks import choice
 from lessonlib.base.errors import LessonError
 from lessonlib.base.text import html_table
-from lessonlib.base.units import format_bytes, format_percent, format_seconds, tokens_label
-from lessonlib.face.palette import BOUNDARY, CACHE, CACHE_INK, GRID, INK, MEASURED, PREFILL, QUIET, WEIGHTS
-from lessonlib.facts.catalogue import load_accelerator, load_model, model_names
+from lessonlib.face.palette import INK
+from lessonlib.facts.catalogue import load_accelerator, load_model
 from lessonlib.facts.tables import load_table
-from lessonlib.facts.workloads import load_workload, workload_names
-from lessonlib.policy.estimates import RHO_OF_FIVE_PERCENT, omega, rho
-from lessonlib.request.cost import RequestCost, request_cost
-from lessonlib.request.request import Request
 from lessonlib.time.deployment import Deployment
 
-START = {"model": "llama-3.1-8b", "accelerator": "h100-sxm", "prompt": 1024, "output": 128, "batch": 1}
+WIDTH = 720  # of a picture, in its own units; it is scaled to the page
 MOST = {"prompt": 131_072, "output": 65_536, "batch": 1024}
 UNITS = {"prompt": "token", "output": "token", "batch": "request"}
 LESSON_STEPS = {"prompt": (208, 122_317), "output": (440, 792, 12_800), "batch": (33, 370)}  # beside powers of two
-
-# The picture, in its own units; it is scaled to the page. The plane runs from 1 token to these powers of ten.
-WIDTH, HEIGHT = 720, 452
-LEFT, RIGHT, TOP, BOTTOM = 56, 710, 96, 408
-DECADES_ACROSS, DECADES_UP = 5.3, 5.0
 
 
 def steps(control: str) -> tuple[int, ...]:
@@ -44,6 +32,11 @@ def steps(control: str) -> tuple[int, ...]:
     powers = [2**i for i in range(most.bit_length())]
     found = {*powers, *(3 * power // 2 for power in powers[1:]), *LESSON_STEPS[control]}
     return tuple(sorted(step for step in found if step <= most))
+
+
+def sliders_of(*controls: str) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """(unit, stops) of some of the lesson's sliders: "prompt", "output" and "batch"."""
+    return {control: (UNITS[control], steps(control)) for control in controls}
 
 
 def deployed(model: str, accelerator: str) -> Deployment:
@@ -56,42 +49,6 @@ def deployed(model: str, accelerator: str) -> Deployment:
 @cache
 def _deployed(model: str, accelerator: str) -> Deployment:
     return Deployment(load_model(model), load_accelerator(accelerator))
-
-
-def numbers(cost: RequestCost) -> dict[str, str]:
-    """The numbers of the explorer's table, as printed."""
-    deployment, request, batch = cost.deployment, cost.request, cost.batch
-    linear = cost.decode.linear
-    busy = "compute" if linear.flops / deployment.peak > linear.bytes / deployment.bandwidth else "memory"
-    exact = cost.prefill.seconds / cost.decode.seconds if cost.decode.seconds else math.nan
-    tokens = request.prompt + request.output
-    return {
-        "GPU clock, whole batch": format_seconds(cost.seconds),
-        "GPU clock, share of one": format_seconds(cost.seconds / batch),
-        "request clock, of each": format_seconds(cost.elapsed),
-        "time to first token": format_seconds(cost.ttft),
-        "time per output token": format_seconds(cost.tpot),
-        "decode's linear layers": f"{busy} bound" if cost.decode.seconds else "no decode step",
-        "decode share of GPU time": format_percent(cost.decode_share, 5),
-        "decode share of FLOPs": format_percent(cost.decode.flops / cost.flops, 4),
-        "rho, the estimate": f"{rho(deployment, request, batch):.3g}",
-        "prefill / decode, exact": "undefined" if math.isnan(exact) else f"{exact:.3g}",
-        "omega": f"{omega(deployment, request.output):.3g}",
-        "memory needed": f"{format_bytes(deployment.memory_needed(tokens, batch), 3)} of "
-        f"{format_bytes(deployment.memory_available, 3)}",
-        "largest batch that fits": f"{deployment.largest_batch(tokens):,}",
-    }
-
-
-def view(model: str, accelerator: str, prompt: int, output: int, batch: int) -> str:
-    """Picture and table of one request as HTML; where it cannot be computed, the sentence of the error."""
-
-    def inside() -> str:
-        deployment, request = deployed(model, accelerator), Request(prompt, output)
-        cost = request_cost(deployment, request, count()("view", "batch", batch))
-        return _picture(cost) + table(numbers(cost))
-
-    return framed(inside)
 
 
 def framed(inside: Callable[[], str]) -> str:
@@ -116,97 +73,18 @@ def table(shown: dict[str, str]) -> str:
     return f'<div style="display:flex;flex-wrap:wrap;gap:0 28px;align-items:flex-start">{"".join(tables)}</div>'
 
 
-def _across(tokens: float) -> float:
-    return LEFT + (RIGHT - LEFT) * math.log10(tokens) / DECADES_ACROSS
-
-
-def _up(tokens: float) -> float:
-    return BOTTOM - (BOTTOM - TOP) * math.log10(tokens) / DECADES_UP
-
-
-def _text(x: float, y: float, words: str, colour: str = INK, anchor: str = "start", more: str = "") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" fill="{colour}" text-anchor="{anchor}"{more}>{escape(words)}</text>'
-
-
-def _picture(cost: RequestCost) -> str:
-    """One bar of GPU time by part, and the request on the plane of prompt and output."""
-    request, deployment = cost.request, cost.deployment
-    label = (
-        f"{deployment.model.name} on {deployment.accelerator.name}, {request.prompt:,} to {request.output:,} tokens, "
-        f"batch {cost.batch:,}: decode is {format_percent(cost.decode_share, 4)} of {format_seconds(cost.seconds)} of "
-        f"GPU time; rho {rho(deployment, request, cost.batch):.3g}, omega {omega(deployment, request.output):.3g}"
-    )
+def svg(height: int, label: str, drawn: str) -> str:
+    """A picture of WIDTH units across on a white ground, read aloud by its `label`."""
     return (
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(label)}" font-family="sans-serif" '
+        f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(label)}" font-family="sans-serif" '
         f'font-size="13" style="width:100%;height:auto;background:#fff">'
-        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>{_bar(cost)}{_plane(cost)}</svg>'
+        f'<rect width="{WIDTH}" height="{height}" fill="#fff"/>{drawn}</svg>'
     )
 
 
-def _bar(cost: RequestCost) -> str:
-    parts = (
-        ("prefill", cost.prefill.seconds, PREFILL),
-        ("decode: linear layers", cost.decode.linear.seconds, WEIGHTS),
-        ("decode: attention", cost.decode.attention.seconds, CACHE),
-    )
-    drawn = [_text(10, 18, f"GPU time of the batch: {format_seconds(cost.seconds)}", more=' font-weight="bold"')]
-    x = 10.0
-    for i, (name, seconds, colour) in enumerate(parts):
-        width = 700 * seconds / cost.seconds
-        drawn.append(f'<rect x="{x:.2f}" y="26" width="{width:.2f}" height="22" fill="{colour}"/>')
-        drawn.append(f'<rect x="{10 + 235 * i}" y="56" width="12" height="12" fill="{colour}"/>')
-        drawn.append(_text(28 + 235 * i, 67, f"{name} {format_percent(seconds / cost.seconds)}"))
-        x += width
-    return "".join(drawn)
-
-
-def _plane(cost: RequestCost) -> str:
-    roof = _up(min(max(1 / omega(cost.deployment, 1), 1.0), 10**DECADES_UP))
-    drawn = [
-        f'<rect x="{LEFT}" y="{TOP}" width="{RIGHT - LEFT}" height="{roof - TOP:.1f}" fill="{CACHE}" opacity="0.1"/>'
-    ]
-    for power in range(6):
-        x, y, tokens = _across(10**power), _up(10**power), tokens_label(10**power)
-        drawn.append(f'<path d="M{x:.1f} {TOP}V{BOTTOM}M{LEFT} {y:.1f}H{RIGHT}" stroke="{GRID}"/>')
-        drawn += [_text(x, BOTTOM + 17, tokens, QUIET, "middle"), _text(LEFT - 6, y + 4, tokens, QUIET, "end")]
-    drawn.append(_text((LEFT + RIGHT) / 2, BOTTOM + 36, "prompt tokens (log scale)", anchor="middle"))
-    turned = f' transform="rotate(-90 14 {(TOP + BOTTOM) / 2})"'
-    drawn.append(_text(14, (TOP + BOTTOM) / 2, "output tokens (log scale)", anchor="middle", more=turned))
-    drawn.append(f'<path d="M{LEFT} {roof:.1f}H{RIGHT}" stroke="{CACHE}" stroke-width="2" stroke-dasharray="6 4"/>')
-    below = roof + 16 if roof < BOTTOM - 24 else roof - 6
-    drawn.append(_text(LEFT + 6, below, "omega = 1", CACHE_INK))
-    drawn.append(_line_of_rho(cost))
-    for name in workload_names():
-        workload = load_workload(name)
-        x, y = _across(workload.prompt - workload.cached), _up(workload.output)
-        drawn.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="#fff" stroke="{QUIET}"/>')
-        touched = abs(y - 11 - roof) < 9  # by the line of omega, above its dot
-        side, anchor = (-8, "end") if workload.cached or touched else (8, "start")  # clear of the line of batch 1
-        drawn.append(_text(x + side, y + 5 if touched else y - 7, workload.label.split(", ")[-1], QUIET, anchor))
-    x, y = _across(cost.request.prompt), _up(cost.request.output)
-    drawn.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="7" fill="{MEASURED}" stroke="#fff" stroke-width="2"/>')
-    side, anchor = (-12, "end") if x > LEFT + 110 else (12, "start")
-    drawn.append(_text(x + side, y - 6, "your request", anchor=anchor, more=' font-weight="bold"'))
-    return "".join(drawn)
-
-
-def _line_of_rho(cost: RequestCost) -> str:
-    """The line rho = 0.0526 of this batch: output = slope x prompt, clipped to the plane."""
-    slope = rho(cost.deployment, Request(1, 1), cost.batch) / RHO_OF_FIVE_PERCENT
-    first = max(1.0, 1 / slope)
-    last = min(10**DECADES_ACROSS, 10**DECADES_UP / slope)
-    if first >= last:
-        return ""
-    ends = [(_across(prompt), _up(slope * prompt)) for prompt in (first, last)]
-    (x0, y0), (x1, y1) = ends
-    turn = math.degrees(math.atan2(y1 - y0, x1 - x0))
-    x, y = x0 + 0.86 * (x1 - x0), y0 + 0.86 * (y1 - y0)
-    words = f"batch {cost.batch:,}: rho = {RHO_OF_FIVE_PERCENT:.4f}"
-    along = f' transform="rotate({turn:.1f} {x:.1f} {y:.1f})"'
-    return (
-        f'<path d="M{x0:.1f} {y0:.1f}L{x1:.1f} {y1:.1f}" stroke="{BOUNDARY}" stroke-width="1.5" '
-        'stroke-dasharray="6 4"/>' + _text(x, y + 15, words, anchor="middle", more=along)
-    )
+def svg_text(x: float, y: float, words: str, colour: str = INK, anchor: str = "start", more: str = "") -> str:
+    """Words of a picture at (x, y); `anchor`: which end of them stands there; `more`: further attributes."""
+    return f'<text x="{x:.1f}" y="{y:.1f}" fill="{colour}" text-anchor="{anchor}"{more}>{escape(words)}</text>'
 
 
 class Explorer(ipywidgets.VBox):
@@ -263,10 +141,3 @@ class Explorer(ipywidgets.VBox):
 def accelerator_options() -> list[tuple[str, str]]:
     """(label, name) of every accelerator of the catalogue, for a menu."""
     return [(row["label"], row["name"]) for row in load_table("accelerators")]
-
-
-def explore_request() -> Explorer:
-    """An explorer, to display as the last line of a cell: exact costs at the floor, in bf16, on one device."""
-    menus = {"model": model_names(), "accelerator": accelerator_options()}
-    sliders = {name: (unit, steps(name)) for name, unit in UNITS.items()}
-    return Explorer(menus, sliders, START, view)

@@ -7,7 +7,6 @@ request.py. Llama-3.1-8B on an H100 unless a menu says otherwise. Needs ipywidge
 
 import math
 from collections.abc import Sequence
-from html import escape
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +14,16 @@ import numpy as np
 from lessonlib.base.errors import InvalidInputError
 from lessonlib.base.units import format_bytes, format_percent, format_seconds
 from lessonlib.face.palette import BOUNDARY, CACHE, CACHE_INK, GRID, INK, INKS, PREFILL, QUIET, WEIGHTS
-from lessonlib.face.widgets.explorer import Explorer, accelerator_options, deployed, framed, steps, table
+from lessonlib.face.widgets.explorer import (
+    Explorer,
+    accelerator_options,
+    deployed,
+    framed,
+    sliders_of,
+    svg,
+    svg_text,
+    table,
+)
 from lessonlib.facts.catalogue import model_names
 from lessonlib.policy.batching import memory_batch, output_token_in_prompt_tokens, price_of_request, steady_state
 from lessonlib.policy.cache import answer_traffic, span_where_cache_passes_weights, step_parts
@@ -24,7 +32,7 @@ from lessonlib.policy.sensitivity import break_even_output, faster_prefill
 from lessonlib.request.cost import request_cost
 from lessonlib.request.request import Request
 
-WIDTH, HEIGHT = 720, 330
+HEIGHT = 330
 LEFT, RIGHT, TOP, BOTTOM = 70, 700, 44, 280
 POINTS = 60
 
@@ -72,28 +80,23 @@ def chart(title: str, x: Axis, y: Axis, curves: Sequence[Curve], marks: Sequence
     def up(value: float) -> float:
         return BOTTOM - (BOTTOM - TOP) * y.share(value)
 
-    def text(at: float, height: float, words: str, colour: str = INK, anchor: str = "start", more: str = "") -> str:
-        return (
-            f'<text x="{at:.1f}" y="{height:.1f}" fill="{colour}" text-anchor="{anchor}"{more}>{escape(words)}</text>'
-        )
-
-    drawn = [f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>', text(8, 20, title, more=' font-weight="bold"')]
+    drawn = [svg_text(8, 20, title, more=' font-weight="bold"')]
     for tick in x.ticks():
         drawn.append(f'<path d="M{across(tick):.1f} {TOP}V{BOTTOM}" stroke="{GRID}"/>')
-        drawn.append(text(across(tick), BOTTOM + 17, f"{tick:,.10g}", QUIET, "middle"))
+        drawn.append(svg_text(across(tick), BOTTOM + 17, f"{tick:,.10g}", QUIET, "middle"))
     for tick in y.ticks():
         drawn.append(f'<path d="M{LEFT} {up(tick):.1f}H{RIGHT}" stroke="{GRID}"/>')
-        drawn.append(text(LEFT - 6, up(tick) + 4, f"{tick:,.10g}", QUIET, "end"))
+        drawn.append(svg_text(LEFT - 6, up(tick) + 4, f"{tick:,.10g}", QUIET, "end"))
     scale = " (log scale)"
-    drawn.append(text((LEFT + RIGHT) / 2, BOTTOM + 38, x.said + (scale if x.log else ""), anchor="middle"))
+    drawn.append(svg_text((LEFT + RIGHT) / 2, BOTTOM + 38, x.said + (scale if x.log else ""), anchor="middle"))
     middle = (TOP + BOTTOM) / 2
     turned = f' transform="rotate(-90 14 {middle})"'
-    drawn.append(text(14, middle, y.said + (scale if y.log else ""), anchor="middle", more=turned))
+    drawn.append(svg_text(14, middle, y.said + (scale if y.log else ""), anchor="middle", more=turned))
     for at, words in marks:
         if x.low <= at <= x.high:
             drawn.append(f'<path d="M{across(at):.1f} {TOP}V{BOTTOM}" stroke="{BOUNDARY}" stroke-dasharray="6 4"/>')
             side, anchor = (-5, "end") if x.share(at) > 0.5 else (5, "start")
-            drawn.append(text(across(at) + side, TOP + 12, words, anchor=anchor))
+            drawn.append(svg_text(across(at) + side, TOP + 12, words, anchor=anchor))
     taken: list[float] = []
     for curve in curves:
         inside = [(across(a), up(b)) for a, b in zip(curve.x, curve.y, strict=True) if y.low <= b <= y.high * 1.001]
@@ -107,12 +110,9 @@ def chart(title: str, x: Axis, y: Axis, curves: Sequence[Curve], marks: Sequence
             height += 15 if height < middle else -15
         taken.append(height)
         ink = INKS.get(curve.colour, curve.colour)
-        drawn.append(text(inside[-1][0] - 8, height, curve.name, ink, "end", ' font-weight="bold"'))
+        drawn.append(svg_text(inside[-1][0] - 8, height, curve.name, ink, "end", ' font-weight="bold"'))
     label = f"{title}. Across: {x.said}. Up: {y.said}. Curves: {'; '.join(curve.name for curve in curves)}."
-    return (
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(label)}" font-family="sans-serif" '
-        f'font-size="13" style="width:100%;height:auto;background:#fff">{"".join(drawn)}</svg>'
-    )
+    return svg(HEIGHT, label, "".join(drawn))
 
 
 # ---- 03: what growth does to a step
@@ -169,11 +169,7 @@ def growth_view(model: str, prompt: int, output: int, batch: int) -> str:
 
 
 def explore_growth() -> Explorer:
-    sliders = {
-        "prompt": ("token", steps("prompt")),
-        "output": ("token", steps("output")),
-        "batch": ("request", steps("batch")),
-    }
+    sliders = sliders_of("prompt", "output", "batch")
     start = {"model": "llama-3.1-8b", "prompt": 128, "output": 12_800, "batch": 32}
     return Explorer({"model": model_names()}, sliders, start, growth_view)
 
@@ -228,7 +224,7 @@ def batch_view(model: str, accelerator: str, prompt: int, output: int) -> str:
 
 def explore_batch() -> Explorer:
     menus = {"model": model_names(), "accelerator": accelerator_options()}
-    sliders = {"prompt": ("token", steps("prompt")), "output": ("token", steps("output"))}
+    sliders = sliders_of("prompt", "output")
     start = {"model": "llama-3.1-8b", "accelerator": "h100-sxm", "prompt": 128, "output": 12_800}
     return Explorer(menus, sliders, start, batch_view)
 
@@ -274,11 +270,7 @@ def prefill_view(prompt: int, output: int, batch: int) -> str:
 
 
 def explore_prefill() -> Explorer:
-    sliders = {
-        "prompt": ("token", steps("prompt")),
-        "output": ("token", steps("output")),
-        "batch": ("request", steps("batch")),
-    }
+    sliders = sliders_of("prompt", "output", "batch")
     return Explorer({}, sliders, {"prompt": 1024, "output": 128, "batch": 32}, prefill_view)
 
 
@@ -328,10 +320,5 @@ def price_view(prompt: int, output: int, batch: int, dollars: int) -> str:
 
 
 def explore_price() -> Explorer:
-    sliders = {
-        "prompt": ("token", steps("prompt")),
-        "output": ("token", steps("output")),
-        "batch": ("request", steps("batch")),
-        "dollars": ("dollar", (1, 2, 3, 4, 5, 8, 10, 15, 20)),
-    }
+    sliders = sliders_of("prompt", "output", "batch") | {"dollars": ("dollar", (1, 2, 3, 4, 5, 8, 10, 15, 20))}
     return Explorer({}, sliders, {"prompt": 1024, "output": 128, "batch": 1, "dollars": 2}, price_view)
