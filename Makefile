@@ -32,7 +32,7 @@ lab: env ## set up, and open JupyterLab at the first notebook (make lab ARGS=--n
 	  $(if $(filter 0,$(shell id -u 2>/dev/null)),--allow-root) $(ARGS)
 
 test: check ## set up, and run all: the checks, the tests, every notebook against its stored outputs
-	$(RUN) -m pytest
+	$(RUN) -m pytest -n 2
 	@$(MAKE) --no-print-directory nbval
 
 test-torch: .venv-torch/made ## run the tests that need PyTorch, on its CPU, in .venv-torch (Python 3.11, 1 GB)

@@ -38,6 +38,7 @@ from lessonlib.base.errors import UnknownNameError, shown
 from lessonlib.facts.measurements import load_measurements
 from lessonlib.facts.workloads import load_workload
 from lessonlib.measured.published import points
+from lessonlib.measured.timing.server_client import Limits
 from lessonlib.model.attention import GroupedQueryAttention, MultiHeadLatentAttention
 from lessonlib.model.feedforward import DenseFeedForward, MixtureOfExperts
 from lessonlib.model.precision import Precision
@@ -74,6 +75,7 @@ EXAMPLES: dict[type, Any] = {  # of what rules ask for, and of what has rules
         ShortConvolution(width=8, conv_kernel=2),
         DenseFeedForward(width=8, inner=4),
         MixtureOfExperts(width=8, experts=4, experts_per_token=2, expert_inner=4),
+        Limits(),
     )
 }
 
@@ -146,7 +148,8 @@ POOL = (
     *(*ALONE, *NOT_NUMBERS, [], (), [2, 0.5, 7], np.array([[1.0, 2.0]]), np.array(1.0)),
     *([value] for value in (*NUMBERS, *WORDS, *EXAMPLES.values())),
     *([value, value, object()] for value in ALONE[:3]),
-    *({"bf16": value} for value in NUMBERS),
+    *({"bf16": value} for value in (*NUMBERS, (16, 2))),
+    {5: 1},
 )
 
 FUNCTIONS = checked_functions()
@@ -255,7 +258,7 @@ RULES: dict[str, tuple[Rule, tuple[Any, ...], tuple[Any, ...]]] = {
     "names to rates": (
         named(rate("s"), "{'one': 1}"),
         ({"a": 1}, {"a": 1, "b": 2.0}),
-        (None, 12, "a word", [], {}, *({"b": 1, "a": miss} for miss in (0, *NOT_RATES))),
+        (None, 12, "a word", [], {}, {5: 1}, *({"b": 1, "a": miss} for miss in (0, *NOT_RATES))),
     ),
     "optional": (optional(count(1)), (None, 1), tuple(value for value in NOT_COUNTS if value is not None)),
     "optional numbers": (optional(numbers(0)), (None, 1, [1, 1]), (math.nan, -5e-324, [1, -5e-324], *HIDING)),

@@ -247,7 +247,7 @@ def changed(record, path, value):
         (("yardsticks", "matmul_rate", "repeats"), [], "matmul_rate"),
         (("yardsticks", "matmul_rate", "value"), 0, "matmul_rate"),
         (("yardsticks", "matmul_rate", "unit"), None, "matmul_rate"),
-        (("points", 0, "seconds"), [0.0], "point 0: seconds is 0.0"),
+        (("points", 0, "seconds"), [0.0], r"point 0: seconds\[0\] is 0.0"),
         (("points", 0, "seconds"), ["quick"], "point 0"),
         (("points", 0, "context"), -1, "context is -1"),
         (("points", 0, "phase"), None, "point 0"),

@@ -656,11 +656,11 @@ def test_a_key_that_no_header_holds_is_refused_without_showing_it(base, monkeypa
         ("http://10.0.0.7:8000/v1", "plain http to 10.0.0.7"),
         (f"https://user:{SECRET.split('/')[0]}@example.com/v1", "the URL of example.com holds a user"),
         ("https://example.com/v1?api_key=secret", "the URL of example.com holds a user, a query"),
-        ("ftp://example.com/v1", "the URL is none"),
-        ("localhost:8000", "the URL is none"),
-        ("http://localhost:port", "the URL is none"),
-        ("http://[", "the URL is none"),
-        (None, "the URL is none"),
+        ("ftp://example.com/v1", "url is not"),
+        ("localhost:8000", "url is not"),
+        ("http://localhost:port", "url is not"),
+        ("http://[", "url is not"),
+        (None, "url is not"),
     ],
 )
 def test_a_url_that_should_not_be_used_is_refused(url, words):
@@ -689,28 +689,28 @@ def test_loopback_and_a_plain_host_by_consent():
             r"takes 20,002 tokens, and the limit is 20,000; .* Limits\(tokens=",
         ),
         ({"rounds": 99}, r"takes 199 requests, and the limit is 100; ask for less, or set Limits\(requests=199\)"),
-        ({"concurrency": (1, 65)}, "concurrency from 1 to 64"),
-        ({"concurrency": (0,)}, "concurrency is 0"),
-        ({"concurrency": ()}, "at least one request, and concurrency"),
-        ({"requests": {}}, "at least one request"),
-        ({"requests": {"chat": (0, 5)}}, "time_server: chat: prompt words is 0"),
+        ({"concurrency": (1, 65)}, r"concurrency\[1\] is 65; .* from 1 to 64"),
+        ({"concurrency": (0,)}, r"concurrency\[0\] is 0"),
+        ({"concurrency": ()}, r"concurrency is \(\)"),
+        ({"requests": {}}, r"requests is {}"),
+        ({"requests": {"chat": (0, 5)}}, r"time_server: requests\['chat'\] is \(0, 5\)"),
         ({"rounds": 0.5}, "rounds is 0.5"),
         ({"extra": {"n": 8}}, "extra may not hold messages, model, n, stream"),
         ({"extra": {"max_tokens": 10**6}}, "extra may not hold .*max_tokens"),
         ({"extra": {"max_completion_tokens": 10**6}}, "extra may not hold .*max_completion_tokens"),
-        ({"extra": 5}, "extra is no JSON object"),
-        ({"extra": [("a", 1)]}, "extra is no JSON object"),
-        ({"extra": {"a": {1}}}, "extra is no JSON object"),
-        ({"extra": {"a": float("nan")}}, "extra is no JSON object"),
-        ({"extra": {5: 1}}, "extra is no JSON object"),
+        ({"extra": 5}, "extra is not a JSON object"),
+        ({"extra": [("a", 1)]}, "extra is not a JSON object"),
+        ({"extra": {"a": {1}}}, "extra is not a JSON object"),
+        ({"extra": {"a": float("nan")}}, "extra is not a JSON object"),
+        ({"extra": {5: 1}}, "extra is not a JSON object"),
         ({"concurrency": 5}, "concurrency is 5"),
         ({"requests": {5: (40, 3)}}, "requests is {5: "),
-        ({"requests": {"a": 5}}, "requests is {'a': 5}"),
-        ({"requests": {"a": (1,)}}, "requests is "),
-        ({"requests": {"a": (40.0, 3)}}, "a: prompt words is 40.0"),
+        ({"requests": {"a": 5}}, r"requests\['a'\] is 5"),
+        ({"requests": {"a": (1,)}}, r"requests\['a'\] is \(1,\)"),
+        ({"requests": {"a": (40.0, 3)}}, r"requests\['a'\] is \(40.0, 3\)"),
         ({"requests": [("a", (40, 3))]}, r"requests is \["),
         ({"limits": "x"}, "limits is 'x'"),
-        ({"key_variable": 5}, "key_variable is none"),
+        ({"key_variable": 5}, "key_variable is not"),
         ({"allow_plain_http": "no"}, "allow_plain_http is 'no'"),
     ],
 )
@@ -721,7 +721,7 @@ def test_a_plan_without_bounds_is_refused(base, changes, words):
 
 
 def test_a_teller_that_is_none_is_refused(base):
-    with pytest.raises(InvalidInputError, match="say None"):
+    with pytest.raises(InvalidInputError, match="say is None"):
         time_server(f"{base}/good", "toy", say=None)
     assert Handler.bodies == []
 

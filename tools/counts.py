@@ -18,7 +18,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from lessonlib import accelerator_names, model_names, workload_names
+from lessonlib import ROOMS, accelerator_names, model_names, workload_names
 from lessonlib.face.exercises.asking import all_exercises
 from lessonlib.facts import load_measurements, load_table, model_record
 
@@ -85,6 +85,7 @@ COUNTS: dict[str, dict[str, Callable[[], int]]] = {  # a page, and the phrase ar
         "config.json: {} as published": partial(models, "published file"),
         ", {} written from published sizes": partial(models, "written from published sizes"),
         "| {} questions, each with an answer": questions,
+        "a house of {} rooms": lambda: len(ROOMS),
     },
     "CHANGELOG.md": FACTS,
     "docs/instructors.md": {"{} questions, all with feedback": partial(exercises, "notebook_08")},

@@ -181,6 +181,8 @@ def named(rule: Rule, example: str) -> Rule:
 
     def turn(value: Any) -> Any:
         turned = {name: rule.turn(item) for name, item in value.items()} if isinstance(value, Mapping) else {}
+        if not all(isinstance(name, str) for name in turned):
+            return REFUSED
         return MappingProxyType(turned) if turned and all(item is not REFUSED for item in turned.values()) else REFUSED
 
     def part(name: str, value: Any) -> tuple[str, Any, str] | None:

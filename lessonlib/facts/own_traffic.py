@@ -19,7 +19,7 @@ import numpy as np
 from lessonlib.base.checks import a, text
 from lessonlib.base.errors import MOST_TOKENS, InvalidInputError, shown
 from lessonlib.base.files import BYTES, GivenFile, line_of
-from lessonlib.request.request import Request, fits, rows_of
+from lessonlib.request.request import Request, columns_of, fits
 from lessonlib.time.deployment import Deployment
 
 LARGEST_TRAFFIC = 2**29  # bytes
@@ -80,7 +80,7 @@ class OwnTraffic:
                 f"OwnTraffic {self.name!r}: expected three arrays of whole numbers of one length, prompt, output and "
                 "cached."
             )
-        rows_of(f"OwnTraffic {self.name!r}", Request(**arrays))  # refuses the first request that cannot be meant
+        columns_of(f"OwnTraffic {self.name!r}", Request(**arrays))  # refuses the first request that cannot be meant
         for name, given in arrays.items():
             copied = given.astype(np.int64)
             copied.setflags(write=False)

@@ -56,7 +56,7 @@ def typical_efficiency(accelerator: str | Accelerator, engine: str | None = None
     name = accelerator.name if isinstance(accelerator, Accelerator) else accelerator
     name = load_accelerator(name).name  # refused here, with the nearest names
     known = sorted({point.engine for point in points()})
-    if engine is not None and not (isinstance(engine, str) and engine in known):
+    if engine not in (None, *known):
         raise UnknownNameError(f"engine {shown(engine)} is not known; expected None or one of {', '.join(known)}.")
     memory_class = memory_classes()[name]
     search, fits, key = decode_search(), decode_fits(), () if engine is None else (engine,)

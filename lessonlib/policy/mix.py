@@ -31,7 +31,7 @@ from lessonlib.policy.levers import (
     speculative_decoding,
 )
 from lessonlib.request.cost import decode_phase, prefill_phase
-from lessonlib.request.request import BATCH, REQUESTS, Case, Request, rows_of
+from lessonlib.request.request import BATCH, REQUESTS, Case, Request, columns_of
 from lessonlib.time.deployment import DEPLOYMENT, Deployment
 from lessonlib.time.roofline import Phase
 from lessonlib.work.passes import LINEAR
@@ -98,7 +98,7 @@ class TrafficCost:
 @checked(deployment=DEPLOYMENT, request=REQUESTS, paged=flag())
 def mean_slot_bytes(deployment: Deployment, request: Request, paged: bool = False) -> float:
     """Bytes that a slot holds on average over time: reserved at prompt + output, or `paged`, what is filled so far."""
-    prompt, output, _ = rows_of("mean_slot_bytes", request)
+    prompt, output, _ = columns_of("mean_slot_bytes", request)
     held = deployment.sequence_bytes(prompt + (output / 2 if paged else output))
     return float(np.sum(held * output) / np.sum(output))
 
@@ -109,7 +109,7 @@ def concurrency(deployment: Deployment, request: Request, paged: bool = False) -
 
     Raises DoesNotFitError when memory does not hold even one of them.
     """
-    prompt, output, _ = rows_of("concurrency", request)
+    prompt, output, _ = columns_of("concurrency", request)
     each = mean_slot_bytes(deployment, request, paged)
     if not each:
         raise InvalidInputError(f"concurrency: {deployment.model.name} keeps neither cache nor state; any number fits.")
@@ -125,7 +125,7 @@ def traffic_omega(deployment: Deployment, request: Request) -> float:
 
     Raises DoesNotFitError when the weights leave no memory.
     """
-    prompt, output, cached = rows_of("traffic_omega", request)
+    prompt, output, cached = columns_of("traffic_omega", request)
     if deployment.memory_free <= 0:
         deployment.require_fit(1)
     roof = ridge_tokens(deployment) / (1 + float(np.sum(prompt - cached)) / float(np.sum(output)))
@@ -139,7 +139,7 @@ def price(deployment: Deployment, request: Request, batch: int) -> TrafficCost:
     Whether they fit is not asked: see `fits` and `concurrency`. Raises InvalidInputError for a deployment with prefill
     chunks, which belong to engines that mix them into decode steps.
     """
-    prompt, output, cached = rows_of("price", request)
+    prompt, output, cached = columns_of("price", request)
     if not request.is_array:
         raise InvalidInputError("price: the request has no array; expected a Request of arrays.")
     if deployment.prefill_chunk is not None:
@@ -176,7 +176,7 @@ class Ranked(NamedTuple):
 @checked(deployment=DEPLOYMENT, request=REQUESTS)
 def usual_levers(deployment: Deployment, request: Request) -> dict[str, Lever]:
     """What one may do, in words to a lever. Left out is what the deployment or the requests have already."""
-    rows_of("usual_levers", request)
+    columns_of("usual_levers", request)
     found = {
         "twice the FLOP/s": faster_peak(2),
         "twice the bandwidth": more_bandwidth(2),
@@ -204,7 +204,7 @@ def rank_levers(deployment: Deployment, request: Request, batch: int) -> list[Ra
         held, limit = price(*case), concurrency(case.deployment, case.request)
         return held, held if limit == case.batch else price(case.deployment, case.request, limit)
 
-    rows_of("rank_levers", request)
+    columns_of("rank_levers", request)
     before = both(Case(deployment, request, batch))
     free = (cost.seconds / cost.decode.seconds if cost.decode.seconds else math.inf for cost in before)
     found = [Ranked("a prefill that takes no time", *free)]

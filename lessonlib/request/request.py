@@ -126,7 +126,7 @@ def counted(request: Request, batch: Any = 1) -> tuple[Any, Any, Any, Any]:
     return prompt, output, cached, batch
 
 
-def rows_of(owner: str, request: Request) -> tuple[Any, Any, Any]:
+def columns_of(owner: str, request: Request) -> tuple[Any, Any, Any]:
     """(prompt, output, cached) of one request or several, arrays of one dimension in float64.
 
     InvalidInputError for more dimensions, for none at all, and for the first request that cannot be meant.
@@ -151,7 +151,7 @@ def rows_of(owner: str, request: Request) -> tuple[Any, Any, Any]:
 @checked(deployment=DEPLOYMENT, request=REQUESTS)
 def fits(deployment: Deployment, request: Request) -> dict[str, Any]:
     """Which requests (arrays) a server cannot take at all: reason to a mask. A request has the first that is true."""
-    prompt, output, _ = rows_of("fits", request)
+    prompt, output, _ = columns_of("fits", request)
     tokens = prompt + output
     limit = deployment.max_positions
     long = np.zeros(tokens.shape, bool) if limit is None else tokens > limit

@@ -97,9 +97,8 @@ class NumpyDecoder:
         """Run `tokens` (ids, one sequence) on what is cached, cache them too, return the last position's logits."""
         new, start = len(tokens), self.cached
         if new < 1 or start + new > self.room:
-            raise InvalidInputError(
-                f"NumpyDecoder: {new} tokens on {start} cached ones; expected 1 or more, {self.room} in all at most."
-            )
+            where = f"{new} tokens on {start} cached ones"
+            raise InvalidInputError(f"NumpyDecoder: {where}; expected 1 or more, {self.room} in all at most.")
         x = self.embedding[tokens]
         for index, layer in enumerate(self.layers):
             self.counts.weight_bytes += layer["gains"].nbytes

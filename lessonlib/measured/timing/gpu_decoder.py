@@ -136,11 +136,6 @@ class TorchNetwork:
             counts.weight_bytes += layer["gains"].nbytes
         return x.view(batch, new, -1)
 
-    def _logits(self, x: Any, into: Any) -> None:
-        """The logits of the last hidden states, written `into` a buffer."""
-        self.counts.weight_bytes += self.final_gain.nbytes
-        self._product(_normalised(x, self.final_gain), self.head, into=into)
-
     def _product(self, x: Any, weights: Any, onto: Any = None, into: Any = None) -> Any:
         """x @ weights.T, added `onto` a residual stream in place, or written `into` a buffer, or new."""
         self.counts.linear_flops += 2 * len(x) * weights.numel()
@@ -289,5 +284,6 @@ class TorchDecoder(TorchNetwork):
 
     def _emit(self, x: Any, place: Any) -> None:
         """The token of the largest logit of the last hidden states, written to `history` at `place`."""
-        self._logits(x, self.logits)
+        self.counts.weight_bytes += self.final_gain.nbytes
+        self._product(_normalised(x, self.final_gain), self.head, into=self.logits)
         self.history.index_copy_(1, place, self.logits.argmax(dim=1, keepdim=True))

@@ -89,14 +89,12 @@ def predictions(record: Record, deployment: Deployment | None = None) -> list[Co
         steps = (step(one.prompt + k, one.batch) for k in range(one.output - 1))
         return seconds_of(one.prompt, 0, one.batch) + sum(steps)
 
-    rows = []
-    for point in record.points:
-        decode = point.phase == "decode"
-        expected = step(point.context, point.batch) if decode else seconds_of(point.tokens, 0, point.batch)
-        rows.append(_compared(label(record, point), point.seconds, [expected] * len(point.seconds)))
-    for one in record.requests:
-        rows.append(_compared(f"{one.name} {one.prompt:,} -> {one.output:,}", [one.seconds], [request(one)]))
-    return rows
+    def timed(one: TimedPass) -> float:
+        return step(one.context, one.batch) if one.phase == "decode" else seconds_of(one.tokens, 0, one.batch)
+
+    rows = [(label(record, one), one.seconds, timed(one)) for one in record.points]
+    rows += [(f"{one.name} {one.prompt:,} -> {one.output:,}", (one.seconds,), request(one)) for one in record.requests]
+    return [_compared(what, seconds, [expected] * len(seconds)) for what, seconds, expected in rows]
 
 
 def _compared(what: str, measured: Sequence[float], predicted: Sequence[float], **more: Any) -> Comparison:
@@ -173,11 +171,10 @@ def timing_report(record: Record, deployment: Deployment | None = None) -> str:
     rows, conditions, server = predictions(record, deployment), record.conditions, record.what == "server"
     machine, width = deployment or this_machine(record), 34 if server else 28
     model, device = machine.model.name, machine.accelerator.name
+    head = f"{device}, {model} in {machine.precision.compute}, {record.when}"
     if server:
-        lines = [f"{conditions['model']}, {record.when}; predicted: {model} on {device}"]
-    else:
-        lines = [f"{device}, {model} in {machine.precision.compute}, {record.when}"]
-    lines += [f"{'':<{width}}{'measured':>11}{'predicted':>11}{'ratio':>7}" + f"{'fitted':>11}" * server]
+        head = f"{conditions['model']}, {record.when}; predicted: {model} on {device}"
+    lines = [head, f"{'':<{width}}{'measured':>11}{'predicted':>11}{'ratio':>7}" + f"{'fitted':>11}" * server]
     for row in rows:
         own = "" if math.isnan(row.fitted) else f"{row.fitted:>9.4g} s"
         lines += [f"{row.what:<{width}}{row.measured:>9.4g} s{row.predicted:>9.4g} s{row.ratio:>7.2f}{own}"]
@@ -187,21 +184,19 @@ def timing_report(record: Record, deployment: Deployment | None = None) -> str:
 def _said_of_machine(record: Record, rows: Sequence[Comparison]) -> list[str]:
     passes = zip(record.points, rows, strict=False)  # the rows of requests follow those of passes
     alone = [1 / row.ratio for point, row in passes if (point.phase, point.batch) == ("decode", 1)]
-    lines = []
-    if alone:
-        reached = f"{min(alone):.0%} to {max(alone):.0%}"
-        lines += [f"Decode at batch 1 reaches {reached} of the measured read bandwidth."]
-    return [*lines, *filter(None, [record.conditions.get("attention")]), *record.conditions.get("left_out", [])]
+    reached = f"{min(alone):.0%} to {max(alone):.0%}" if alone else ""
+    said = f"Decode at batch 1 reaches {reached} of the measured read bandwidth." if alone else ""
+    return [*filter(None, [said, record.conditions.get("attention")]), *record.conditions.get("left_out", [])]
 
 
 def _said_of_server(record: Record, rows: Sequence[Comparison]) -> list[str]:
     fit, conditions = step_fit(record), record.conditions
     lines = [f"No prediction: {words}" for words in dict.fromkeys(row.refused for row in rows) if words]
+    fitted = "Nothing is fitted: that needs contexts that differ by a factor of 2."
     if fit is not None:
         step = f"{format_seconds(fit.seconds)} + {fit.slope:.3g} s x cached tokens of all running requests"
-        lines += [f"Fitted to these {fit.requests} requests themselves: a step takes {step}."]
-    else:
-        lines += ["Nothing is fitted: that needs contexts that differ by a factor of 2."]
+        fitted = f"Fitted to these {fit.requests} requests themselves: a step takes {step}."
+    lines += [fitted]
     groups: dict[str, list[Mapping[str, float]]] = {}
     for reply in conditions["replies"]:
         if reply["gaps"]:

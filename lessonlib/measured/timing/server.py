@@ -15,8 +15,8 @@ from dataclasses import asdict
 from statistics import median
 from typing import Any
 
-from lessonlib.base.checks import count
-from lessonlib.base.errors import InvalidInputError, LessonError, shown
+from lessonlib.base.checks import REFUSED, Rule, a, checked, count, flag, items, named, optional
+from lessonlib.base.errors import InvalidInputError, LessonError
 from lessonlib.base.units import format_seconds
 from lessonlib.measured.timing.predictions import remarks
 from lessonlib.measured.timing.record import Record, head, record_from
@@ -27,10 +27,26 @@ KEY = "LESSONLIB_SERVER_KEY"
 MOST_AT_ONCE = 64
 
 
+def _shape(value: Any) -> Any:
+    counts = value if isinstance(value, tuple | list) and len(value) == 2 else ()
+    return tuple(value) if counts and all(type(number) is int and number > 0 for number in counts) else REFUSED
+
+
+SHAPE = Rule("words of the prompt and output tokens, two ints of at least 1", _shape)
+
+
 class ServerTimingError(LessonError):
     """The server could not be timed at all; the message says why, in one line."""
 
 
+@checked(
+    concurrency=items(count(most=MOST_AT_ONCE), least=1),
+    requests=named(SHAPE, '{"chat": (1024, 128)}'),
+    rounds=count(),
+    limits=optional(a(Limits)),
+    allow_plain_http=flag(),
+    say=a(Callable, "print"),  # type: ignore[arg-type]
+)
 def time_server(
     url: str,
     model: str,
@@ -53,20 +69,20 @@ def time_server(
     the timing. Raises InvalidInputError before anything is sent, ServerTimingError when the small request fails.
     """
     limits = Limits() if limits is None else limits
-    if not isinstance(limits, Limits) or not callable(say):
-        raise InvalidInputError(
-            f"time_server: limits is {shown(limits)}, say {shown(say)}; expected a Limits and a function."
-        )
     client = client_of(url, model, limits, key_variable, allow_plain_http, {} if extra is None else extra)
-    rounds = count()("time_server", "rounds", rounds)
-    levels = _checked_plan(concurrency, requests, rounds, limits)
+    sent = rounds * sum(concurrency)
+    planned = {"requests": sent * len(requests) + 1, "tokens": sent * sum(shape[1] for shape in requests.values()) + 2}
+    for what, number in planned.items():
+        if number > (most := getattr(limits, what)):
+            words = f"this plan takes {number:,} {what}, and the limit is {most:,}"
+            raise InvalidInputError(f"time_server: {words}; ask for less, or set Limits({what}={number}).")
     small = client.ask("warm-up", 1, 16, 2)
     if small.problem:
         raise ServerTimingError(f"No server was timed: {small.problem}.")
     replies: list[Reply] = []
     ended = ""
     try:
-        for level, (name, shape) in ((level, item) for level in levels for item in requests.items()):
+        for level, (name, shape) in ((level, item) for level in concurrency for item in requests.items()):
             stage = _stage(client, name, level, rounds, shape, replies)
             say(_line(name, level, stage))
             if all(reply.problem for reply in stage):
@@ -76,14 +92,8 @@ def time_server(
         ended = "The timing was interrupted."
     if ended:
         say(ended)
-    asked = {name: list(shape) for name, shape in requests.items()}
-    conditions = {
-        "model": model,
-        "concurrency": levels,
-        "rounds": rounds,
-        "asked": asked,
-        "extra": sorted(client.extra),
-    }
+    conditions = {"model": model, "concurrency": list(concurrency), "rounds": rounds, "extra": sorted(client.extra)}
+    conditions |= {"asked": {name: list(shape) for name, shape in requests.items()}}
     conditions |= {"limits": asdict(limits), "loopback": is_loopback(client.host), "tls": client.tls, "ended": ended}
     found = {
         "device": {"name": "a server, seen from outside"},
@@ -93,35 +103,6 @@ def time_server(
         "requests": [_measured(reply) for reply in replies if reply.tpot is not None and reply.prompt],
     }
     return record_from(head("server", server=client.software) | found, "of this server")
-
-
-def _checked_plan(
-    concurrency: Sequence[int], requests: Mapping[str, tuple[int, int]], rounds: int, limits: Limits
-) -> list[int]:
-    """The levels of concurrency, when the plan stays within the limits."""
-    if not isinstance(concurrency, Sequence) or isinstance(concurrency, str | bytes):
-        raise InvalidInputError(f"time_server: concurrency is {shown(concurrency)}; expected several, such as (1, 4).")
-    levels = [count()("time_server", "concurrency", level) for level in concurrency]
-    if not levels or max(levels) > MOST_AT_ONCE or not requests:
-        raise InvalidInputError(f"time_server: give at least one request, and concurrency from 1 to {MOST_AT_ONCE}.")
-    for name, shape in requests.items() if isinstance(requests, Mapping) else [(None, None)]:
-        if not isinstance(name, str) or not isinstance(shape, tuple | list) or len(shape) != 2:
-            raise InvalidInputError(
-                f"time_server: requests is {shown(requests)}; expected names with prompt words and output tokens, such "
-                'as {"chat": (1024, 128)}.'
-            )
-        for what, number in zip(("prompt words", "output tokens"), shape, strict=True):
-            if type(count()(f"time_server: {name}", what, number)) is not type(number):
-                raise InvalidInputError(f"time_server: {name}: {what} is {shown(number)}; expected it as an int.")
-    sent = rounds * sum(levels)
-    planned = {"requests": sent * len(requests) + 1, "tokens": sent * sum(shape[1] for shape in requests.values()) + 2}
-    for what, number in planned.items():
-        if number > getattr(limits, what):
-            raise InvalidInputError(
-                f"time_server: this plan takes {number:,} {what}, and the limit is {getattr(limits, what):,}; ask for "
-                f"less, or set Limits({what}={number})."
-            )
-    return levels
 
 
 def _measured(reply: Reply) -> dict[str, Any]:

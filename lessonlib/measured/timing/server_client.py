@@ -19,13 +19,13 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import quote, urlsplit
 
 import numpy as np
 
-from lessonlib.base.checks import count, flag, rate
-from lessonlib.base.errors import InvalidInputError, shown
+from lessonlib.base.checks import ABOVE_ZERO, Checked, between, count, text
+from lessonlib.base.errors import InvalidInputError
 from lessonlib.measured.timing.record import PERCENTILES
 
 WORDS = "river stone cloud house light paper green seven music table north bread glass horse winter garden".split()
@@ -36,11 +36,11 @@ LINE, BODY, QUOTE = 2**18, 2**16, 200  # the most of a line, of an error's body,
 AT_ONCE = 1e-4  # seconds between chunks, below which they were not sent one by one
 FEW = 8  # chunks, of which a pause of this machine may have joined most
 OURS = ("messages", "model", "n", "stream", "max_tokens", "max_completion_tokens")
-LONGEST = 86_400.0  # seconds: a day
+UP_TO_A_DAY = replace(between(ABOVE_ZERO, 86_400.0, "seconds"), expected="more than 0 and at most 86,400 s, a day")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class Limits(Checked):
     """What a timing may take: requests, output tokens and seconds in all; seconds of silence before giving up.
 
     Both of the seconds are at most a day.
@@ -51,14 +51,10 @@ class Limits:
     seconds: float = 300.0
     silence: float = 60.0
 
-    def __post_init__(self) -> None:
-        for name in ("requests", "tokens"):
-            count()("Limits", name, getattr(self, name))
-        for name in ("seconds", "silence"):
-            if rate("seconds")("Limits", name, getattr(self, name)) > LONGEST:
-                raise InvalidInputError(
-                    f"Limits: {name} is {shown(getattr(self, name))}; expected at most {LONGEST:,.0f} s, a day."
-                )
+    rules: ClassVar = {
+        **dict.fromkeys(("requests", "tokens"), count()),
+        **dict.fromkeys(("seconds", "silence"), UP_TO_A_DAY),
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,39 +100,37 @@ def _is_body(extra: Any) -> bool:
         return False
 
 
+def _require(holds: Any, words: str) -> None:
+    """InvalidInputError of these words: those of `wrong` would quote the value, which may hold a secret."""
+    if not holds:
+        raise InvalidInputError(f"time_server: {words}.")
+
+
 def client_of(
     url: str, model: str, limits: Limits, key_variable: str, allow_plain_http: bool, extra: Mapping[str, Any]
 ) -> "Client":
     """The client of a checked URL. Its errors quote neither the key nor a part of the URL that may hold one."""
-    if not isinstance(key_variable, str) or not key_variable or not key_variable.isprintable():
-        raise InvalidInputError("time_server: key_variable is none; expected the name of an environment variable.")
-    flag()("time_server", "allow_plain_http", allow_plain_http)
+    named = isinstance(key_variable, str) and key_variable and key_variable.isprintable()
+    _require(named, "key_variable is not a name; expected that of an environment variable, such as MY_KEY")
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
     except (ValueError, TypeError, AttributeError):
         host = None
     if not isinstance(url, str) or not host or parts.scheme not in ("http", "https"):
-        raise InvalidInputError("time_server: the URL is none; expected one such as http://localhost:8000/v1.")
-    if "@" in parts.netloc or parts.query or parts.fragment:
-        raise InvalidInputError(
-            f"time_server: the URL of {host} holds a user, a query or a fragment; leave them out. A key belongs into "
-            f"the environment variable {key_variable}."
-        )
-    if parts.scheme == "http" and not (allow_plain_http or is_loopback(host)):
-        raise InvalidInputError(
-            f"time_server: plain http to {host} shows key and prompts to the network; take https, or say "
-            "allow_plain_http=True."
-        )
-    if not isinstance(model, str) or not model:
-        raise InvalidInputError(f"time_server: model is {shown(model)}; expected the name that the server gives it.")
-    if not _is_body(extra):  # its values are not quoted: one may be a secret
-        raise InvalidInputError("time_server: extra is no JSON object; expected such as {'ignore_eos': True}, or None.")
-    if set(extra) & set(OURS):
-        raise InvalidInputError(f"time_server: extra may not hold {', '.join(OURS)}, which the timing sets itself.")
+        raise InvalidInputError("time_server: url is not a web address; expected one such as http://localhost:8000/v1.")
+    remedy = f"leave them out. A key belongs into the environment variable {key_variable}"
+    bare = "@" not in parts.netloc and not parts.query and not parts.fragment
+    _require(bare, f"the URL of {host} holds a user, a query or a fragment; {remedy}")
+    remedy = "take https, or say allow_plain_http=True"
+    private = parts.scheme == "https" or allow_plain_http or is_loopback(host)
+    _require(private, f"plain http to {host} shows key and prompts to the network; {remedy}")
+    text("'my-model'")("time_server", "model", model)
+    _require(_is_body(extra), "extra is not a JSON object; expected such as {'ignore_eos': True}, or None")
+    _require(not set(extra) & set(OURS), f"extra may not hold {', '.join(OURS)}, which the timing sets itself")
     key = os.environ.get(key_variable, "")
-    if not all("!" <= character <= "~" for character in key):
-        raise InvalidInputError(f"time_server: {key_variable} holds characters that no key has; set it again.")
+    plain = all("!" <= character <= "~" for character in key)
+    _require(plain, f"{key_variable} holds characters that no key has; set it again")
     path = quote(parts.path.rstrip("/") or "/v1", safe="/%:@~")
     path = path if path.endswith("/chat/completions") else f"{path}/chat/completions"
     deadline = time.perf_counter() + limits.seconds
