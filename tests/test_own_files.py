@@ -171,4 +171,4 @@ def test_serve_leaves_out_what_cannot_be_taken_and_says_so(capsys):
         serve(server(), read_traffic(HEAD + "140000,5\n"))
     with pytest.raises(DoesNotFitError, match="weights"):
         serve(server(accelerator=replace(h100(), memory=10e9)), traffic)
-    refuses(lambda: serve(server(), "my.csv"), "serve", "Deployment")
+    refuses(lambda: serve(server(), "my.csv"), "serve", "traffic")

@@ -16,11 +16,10 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from lessonlib.base.checks import text
+from lessonlib.base.checks import a, text
 from lessonlib.base.errors import MOST_TOKENS, InvalidInputError, shown
 from lessonlib.base.files import BYTES, GivenFile, line_of
-from lessonlib.facts.tables import rows_of
-from lessonlib.request.request import Request, fits
+from lessonlib.request.request import Request, columns_of, fits
 from lessonlib.time.deployment import Deployment
 
 LARGEST_TRAFFIC = 2**29  # bytes
@@ -47,11 +46,10 @@ NAMES = {
         "output completion",
     ),
 }
-# What a cell holds that is no whole number.
+# What is wrong with a cell that does not hold a whole number; any other is "not a number".
 PROBLEMS = {
     r"": "is empty",
     r"-\s*[0-9.,]+(e[-+]?[0-9]+)?": "is negative",
-    r"[-+]?(nan|inf|infinity|null|none|n/?a|#n/a|#value!|-)": "is no number",
     r"[0-9]{1,3}([ ',._\u00a0\u202f][0-9]{3})+": "has marks between its thousands; expected plain digits",
     r"\+?[0-9]*[.,][0-9]+|[0-9.]+e[-+]?[0-9]+": "is not written as a whole number; expected plain digits",
     r"[=+@].*": "is a formula, which stays text; expected plain digits",
@@ -82,7 +80,7 @@ class OwnTraffic:
                 f"OwnTraffic {self.name!r}: expected three arrays of whole numbers of one length, prompt, output and "
                 "cached."
             )
-        rows_of(f"OwnTraffic {self.name!r}", Request(**arrays))  # refuses the first request that cannot be meant
+        columns_of(f"OwnTraffic {self.name!r}", Request(**arrays))  # refuses the first request that cannot be meant
         for name, given in arrays.items():
             copied = given.astype(np.int64)
             copied.setflags(write=False)
@@ -122,6 +120,9 @@ class OwnTraffic:
         )
 
 
+TRAFFIC = a(OwnTraffic, "read_traffic('own.csv')")  # the rule of every function that is given some
+
+
 def read_traffic(
     source: Any, prompt_column: str | None = None, output_column: str | None = None, cached_column: str | None = None
 ) -> OwnTraffic:
@@ -132,7 +133,7 @@ def read_traffic(
     read only when named, since some logs count these within the prompt, as is meant here, and some beside it. An
     upload may have a `name`, as an Upload has.
 
-    Raises InvalidInputError, with line and row, for what is no table of whole numbers from 1: an empty file, UTF-16 or
+    Raises InvalidInputError, with line and row, for all but a table of whole numbers from 1: an empty file, UTF-16 or
     Latin-1, no header, a quote never closed, a row of another length, a cell that is negative, zero, NaN, too large.
     """
     if isinstance(source, str) and ("\n" in source or "\r" in source):
@@ -166,7 +167,7 @@ def _content(file: GivenFile) -> bytes:
     zero = content.find(b"\0")
     if content.startswith((b"\xff\xfe", b"\xfe\xff")) or zero >= 0:
         line = _line_words(line_of(content, max(zero, 0)))
-        file.refuse(f"is UTF-16 or no text at all: {line} holds zero bytes", f"save it as {form}")
+        file.refuse(f"is UTF-16 or not text at all: {line} holds zero bytes", f"save it as {form}")
     file.require_text(content, _line_words, form)
     return content
 
@@ -186,7 +187,7 @@ class _Table:
             raise empty
         if first.lstrip()[:1] in ("{", "["):
             raise InvalidInputError(
-                f"{owner}, line {number}: it is JSON and no table; write a CSV with prompt_tokens,output_tokens, "
+                f"{owner}, line {number}: it is JSON, not a table; write a CSV with prompt_tokens,output_tokens, "
                 "and a line a request."
             )
         lines.seek(0)
@@ -200,12 +201,12 @@ class _Table:
 
     def _rows(self) -> Iterator[tuple[list[str], int]]:
         """Each row that is not blank, and the line on which it begins."""
-        begins = 1
+        reader, begins = self.reader, 1
         try:
-            for cells in self.reader:
+            for cells in reader:
                 if cells:
                     yield cells, begins
-                begins = self.reader.line_num + 1
+                begins = reader.line_num + 1
         except csv.Error as error:
             raise InvalidInputError(f"{self.owner}, line {begins:,}: {_csv_problem(str(error))}") from None
 

@@ -114,7 +114,7 @@ def figure_html(png: bytes, alt: str, caption: str = "") -> str:
 
 
 def show(figure: Figure, alt: str, caption: str, colours: int = 128) -> None:
-    """Display a figure in a notebook. `alt`: what the picture shows, for who cannot see it; `caption`: what to see.
+    """Display a figure in a notebook. `alt`: what the picture shows, for those who do not see it; `caption`: its point.
 
     Raises InvalidInputError when either is missing: no figure of this collection goes without.
     """

@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lessonlib.base.checks import count, rate
+from lessonlib.base.checks import between, checked, count, optional
 from lessonlib.base.errors import InvalidInputError, shown
 from lessonlib.base.files import place_of, write_together
 from lessonlib.base.text import one_line
 from lessonlib.face.report.page import Section, as_html, as_markdown, whole_page
 from lessonlib.face.report.sections import Found
-from lessonlib.facts.own_traffic import OwnTraffic
+from lessonlib.facts.own_traffic import TRAFFIC, OwnTraffic
 from lessonlib.policy.mix import TrafficCost, concurrency, price, rank_levers
-from lessonlib.time.deployment import Deployment
+from lessonlib.time.deployment import DEPLOYMENT, Deployment
 
 PRICES = (1e-6, 1e12)  # of a device and hour, in any currency
 
@@ -74,6 +74,7 @@ class TrafficReport:
         return tuple(reversed(files))
 
 
+@checked(deployment=DEPLOYMENT, traffic=TRAFFIC, batch=optional(count()))
 def traffic_report(
     deployment: Deployment,
     traffic: OwnTraffic,
@@ -87,19 +88,16 @@ def traffic_report(
     own figure; None: as many as memory holds. Rows beyond the model's positions or the memory are left out, and the
     report counts them. Raises InvalidInputError, or DoesNotFitError where the weights or not one request fit.
     """
-    for given, kind, where in ((deployment, Deployment, ""), (traffic, OwnTraffic, ", from read_traffic")):
-        if not isinstance(given, kind):
-            raise InvalidInputError(f"traffic_report: got {shown(given)} where a {kind.__name__}{where} was expected.")
     if price_per_hour is not None:
         price_per_hour, currency = hourly_price(price_per_hour, currency)
     traffic = traffic.taken_by(deployment)
     request, limit = traffic.request, concurrency(deployment, traffic.request)
-    if batch is not None and count()("traffic_report", "batch", batch) > limit:
+    if batch is not None and batch > limit:
         raise InvalidInputError(
             f"traffic_report: batch is {batch:,}, but memory holds {limit:,} of these requests on average; give at "
             f"most {limit:,}, or None to take that."
         )
-    alone, full = price(deployment, request, 1), price(deployment, request, limit if batch is None else int(batch))
+    alone, full = price(deployment, request, 1), price(deployment, request, limit if batch is None else batch)
     ranked = rank_levers(deployment, request, full.batch)
     found = Found(deployment, traffic, alone, full, limit, ranked, price_per_hour, one_line(currency))
     devices = f"{deployment.devices} x " if deployment.devices > 1 else ""
@@ -121,9 +119,5 @@ def hourly_price(*given: Any) -> tuple[float, str]:
         raise InvalidInputError(
             f"Price: currency is {shown(currency)}; expected its name, of at most 8 letters, such as 'USD'."
         )
-    hour = rate(f"{one_line(currency)} for one device and hour")("Price", "price_per_hour", amount)
-    if not PRICES[0] <= hour <= PRICES[1]:
-        raise InvalidInputError(
-            f"Price: price_per_hour is {hour:g} {one_line(currency)}; expected from {PRICES[0]:g} to {PRICES[1]:g}."
-        )
+    hour = between(*PRICES, f"{one_line(currency)} for one device and hour")("Price", "price_per_hour", amount)
     return hour, currency

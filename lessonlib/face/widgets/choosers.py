@@ -12,12 +12,13 @@ from typing import Any
 
 import ipywidgets
 
+from lessonlib.base.checks import checked
 from lessonlib.base.errors import InvalidInputError, LessonError
 from lessonlib.base.files import Upload
 from lessonlib.facts.catalogue import load_model
 from lessonlib.facts.own_model import own_model
-from lessonlib.facts.own_traffic import OwnTraffic, read_traffic
-from lessonlib.time.deployment import Deployment
+from lessonlib.facts.own_traffic import TRAFFIC, OwnTraffic, read_traffic
+from lessonlib.time.deployment import DEPLOYMENT, Deployment
 
 # What a device may have, from a small board to a rack: a number outside is one with the wrong unit.
 PLAUSIBLE = {"memory": (1e8, 1e15, "bytes", "96e9"), "bandwidth": (1e9, 1e16, "byte/s", "4e12")}
@@ -104,13 +105,12 @@ def choose_traffic(start: str | os.PathLike[str]) -> Chooser:
     return Chooser("traffic (CSV)", ".csv,.tsv,.txt", read_traffic, read_traffic(start))
 
 
+@checked(deployment=DEPLOYMENT, traffic=TRAFFIC)
 def serve(deployment: Deployment, traffic: OwnTraffic) -> tuple[Deployment, OwnTraffic]:
     """The two as given, once checked: the device's numbers have their units, the weights fit, some requests fit.
 
     Rows that the server cannot take are left out, and it prints how many. Raises LessonError otherwise.
     """
-    if not isinstance(deployment, Deployment) or not isinstance(traffic, OwnTraffic):
-        raise InvalidInputError("serve: expected a Deployment and the traffic that its chooser took.")
     device = deployment.accelerator
     found = [(name, getattr(device, name), *bounds) for name, bounds in PLAUSIBLE.items()]
     found += [(f"peak of {dtype}", peak, *PLAUSIBLE_PEAK) for dtype, peak in device.peaks.items()]
