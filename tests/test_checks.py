@@ -36,6 +36,7 @@ from lessonlib.base.checks import (
 )
 from lessonlib.base.errors import UnknownNameError, shown
 from lessonlib.facts.measurements import load_measurements
+from lessonlib.facts.own_traffic import OwnTraffic
 from lessonlib.facts.workloads import load_workload
 from lessonlib.measured.published import points
 from lessonlib.measured.timing.server_client import Limits
@@ -61,6 +62,7 @@ EXAMPLES: dict[type, Any] = {  # of what rules ask for, and of what has rules
         Request(128, 12_800),
         Case(server(), Request(128, 12_800)),
         Traffic([0.0], 5, 5),
+        OwnTraffic("own", np.array([5]), np.array([5]), np.array([0])),
         load_workload("chat"),
         load_measurements()[0],
         points()[0],

@@ -5,6 +5,7 @@ Bottom room: it imports nothing of lessonlib, and everything may import it.
 """
 
 import math
+import re
 from numbers import Real
 from typing import Any
 
@@ -49,7 +50,7 @@ class DoesNotFitError(LessonError):
 def shown(value: Any) -> str:
     """A value as an error may quote it: its repr, cut where it is long, and never an error of its own."""
     try:
-        text = repr(value)
+        text = re.sub(r"\n\s*", " ", repr(value))  # of an array, which takes several lines
     except ValueError:  # Python refuses to print integers of thousands of digits
         return f"a value of type {type(value).__name__} too long to print"
     return text if len(text) <= 80 else f"{text[:60]}... ({len(text)} characters)"

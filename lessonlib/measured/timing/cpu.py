@@ -58,7 +58,7 @@ def time_cpu(quick: bool = False, progress: bool = True) -> Record:
             for line in tqdm(process.stdout, "timing this CPU", STAGES, leave=False, disable=not progress):
                 last = line
         errors.seek(0)
-        words = errors.read().decode(errors="replace").strip()[-400:]
+        words = " ".join(errors.read().decode(errors="replace")[-400:].split())
     if process.returncode != 0 or not last.startswith("{"):
         raise TimingFailedError(f"time_cpu: the timing ended with code {process.returncode}: {words}")
     return record_from(json.loads(last), "of this machine")
