@@ -20,7 +20,7 @@ TORCH_NEEDS = tests/with_torch/requirements.txt
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL = help
-.PHONY: help lab test test-torch test-wheel test-browser oracle counts size env check nbval notebooks bench bench-browser clean
+.PHONY: help lab test test-slow test-torch test-wheel test-browser oracle counts size env check nbval notebooks bench bench-browser clean
 
 help: ## list the targets
 	@echo "make lab   opens the notebooks;   make test   runs every test.   All targets:"
@@ -34,6 +34,9 @@ lab: env ## set up, and open JupyterLab at the first notebook (make lab ARGS=--n
 test: check ## set up, and run all: the checks, the tests, every notebook against its stored outputs
 	$(RUN) -m pytest -n 2
 	@$(MAKE) --no-print-directory nbval
+
+test-slow: env ## run the longer tests: a changed number turns each notebook red, a set-up from nothing
+	$(RUN) -m pytest -n 2 -m slow
 
 test-torch: .venv-torch/made ## run the tests that need PyTorch, on its CPU, in .venv-torch (Python 3.11, 1 GB)
 	$(TORCH_RUN) -m pytest --confcutdir=tests/with_torch tests/with_torch

@@ -92,6 +92,7 @@ def test_changed_sample_is_red_where_it_was_changed(tmp_path, sample_text):
     assert red_cells(path)[0] == {"Cell 0", "Cell 1", "Cell 3", "Cell 4"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", FILES, ids=lambda path: path.stem)
 def test_changed_notebook_is_red_where_it_was_changed(file, tmp_path):
     # Beside the notebooks lies data/, which they may open by its relative path.

@@ -122,6 +122,7 @@ def test_one_line_says_what_to_install_before_anything_is_made(prelude, says, pr
     assert sorted(project.iterdir()) == before
 
 
+@pytest.mark.slow
 def test_made_once_reused_refreshed_and_recovered(project):
     kept = project / ".venv" / "kept.txt"
 
@@ -243,5 +244,5 @@ def test_a_missing_python_for_pytorch_is_named():
 
 def test_ci_runs_the_command_of_the_readme():
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
-    assert script.splitlines()[-4:] == ["make test", "make test-torch", "make test-wheel", "make test-browser"]
+    assert script.splitlines()[-5:] == [f"make test{more}" for more in ("", "-slow", "-torch", "-wheel", "-browser")]
     assert "\nmake test " in (ROOT / "README.md").read_text(encoding="utf-8")
