@@ -119,12 +119,12 @@ def count_file(config: dict, tokens: int = TOKENS) -> Counts:
 
 def default_row(old: dict, sized_keys_only: bool = False) -> tuple[dict, Counts]:
     """A row of config_oracle.json; with `sized_keys_only`, of more_default_configs.json."""
-    config = config_of({"model_type": old["config"]["model_type"]})
-    keys = without_keys(json.loads(config.to_json_string(use_diff=False)), UNSIZED_KEYS)  # as they are before the build
+    default = {"model_type": old["config"]["model_type"]}
+    config = config_of(default)
     counts, name = count(config), MODEL_FOR_CAUSAL_LM_MAPPING[type(config)].__name__
     names, parameters = {"architectures": [name]}, {"architecture": name, "parameters": counts.parameters}
-    if sized_keys_only:
-        keys |= names
+    if sized_keys_only:  # as they are before the class changes them
+        keys = without_keys(json.loads(config_of(default).to_json_string(use_diff=False)), UNSIZED_KEYS) | names
         return parameters | {CACHE: counts.cache, "config": dict(sorted(keys.items()))}, counts
     whole = None if None in (counts.layers or ()) else counts.cache  # this file gives no part of a cache
     row = {"config_class": type(config).__name__} | parameters | {"config": config.to_dict() | names}
@@ -166,6 +166,7 @@ def compare(file: str, stored: str) -> tuple[str, str]:
         return "same", f"{title}: {counts.reason}" if counts.reason else ""
     if counts.parameters is None:
         return "not made", f"{title}: {counts.reason}"
+    row = json.loads(line(row))
     was, now = ({**other, **{f"config.{key}": other["config"][key] for key in other["config"]}} for other in (old, row))
     changed = [key for key in was | now if key != "config" and was.get(key) != now.get(key)]
     what = "; ".join(f"{key} {was.get(key)} in the file, {now.get(key)} made" for key in changed)
