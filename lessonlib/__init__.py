@@ -30,6 +30,15 @@ from lessonlib.time.accelerator import Accelerator
 from lessonlib.time.deployment import Deployment, Efficiency, Speculation
 from lessonlib.time.roofline import pass_cost, roofline
 
+# What `from lessonlib import *` brings: these names, and no room, of which one is called time.
+__all__ = """
+    Accelerator Block Deployment DoesNotFitError Efficiency InvalidInputError LessonError Model
+    Precision Request RequestCost Speculation UnknownNameError UnsupportedModelError accelerator_names
+    format_bytes format_flops format_percent format_seconds load_accelerator load_model load_workload
+    markdown_table model_names omega pass_cost read_config request_cost rho ridge_tokens roof_batch
+    roofline workload_names
+""".split()
+
 __version__ = "0.1.0"
 
 # The house: each room, and the rooms whose files it may import. Below `facts`, NumPy is all that comes from outside;
