@@ -11,14 +11,14 @@ import numpy as np
 
 def minimum(one: Any, other: Any) -> Any:
     """The smaller of two, cell by cell."""
-    if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
+    if type(one) is np.ndarray or type(other) is np.ndarray:
         return np.minimum(one, other)
     return one if one <= other else other
 
 
 def maximum(one: Any, other: Any) -> Any:
     """The larger of two, cell by cell."""
-    if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
+    if type(one) is np.ndarray or type(other) is np.ndarray:
         return np.maximum(one, other)
     return one if one >= other else other
 
