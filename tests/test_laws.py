@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from lessonlib.model.block import Block
 from lessonlib.model.feedforward import MixtureOfExperts
 from lessonlib.model.model import Model
+from lessonlib.model.precision import KERNELS
 from lessonlib.request.cost import request_cost
 from lessonlib.request.request import Request
 from lessonlib.time.deployment import Deployment, Efficiency, Speculation
@@ -23,14 +24,20 @@ HAIR = 1 + 1e-12  # what rounding may do to an inequality
 
 
 def terms(phase):
-    """Every number of a phase, its linear and attention parts apart."""
-    parts = [getattr(part, name) for part in (phase.linear, phase.attention) for name in ("flops", "bytes", "seconds")]
+    """Every number of a phase, each kernel's parts apart."""
+    parts = [
+        sum(getattr(roof, name) for roof in phase.roofs.values() if roof.kernel == kernel)
+        for kernel in KERNELS
+        for name in ("flops", "bytes", "seconds", "compute_seconds", "memory_seconds")
+    ]
     return [getattr(phase, name) for name in TERMS] + parts
 
 
 def total(phases):
     """The sum of each number over passes; math.fsum, so that the loop's own rounding is no part of the comparison."""
-    return [math.fsum(column) for column in zip(*map(terms, phases), strict=True)] or [0.0] * (len(TERMS) + 6)
+    return [math.fsum(column) for column in zip(*map(terms, phases), strict=True)] or [0.0] * (
+        len(TERMS) + 5 * len(KERNELS)
+    )
 
 
 @st.composite
@@ -104,7 +111,7 @@ def test_time_never_rises_with_peak_bandwidth_or_link(deployment, request, batch
     now = request_cost(deployment, request, batch)
     device = deployment.accelerator
     for faster in (
-        replace(device, peaks={"bf16": factor * device.peak("bf16")}),
+        replace(device, peaks={dtype: factor * peak for dtype, peak in device.peaks.items()}),
         replace(device, bandwidth=factor * device.bandwidth),
         replace(device, link=factor * device.link),
     ):
@@ -119,7 +126,7 @@ def test_all_rates_doubled_is_exactly_half_the_time(deployment, request, batch):
     device, efficiency = deployment.accelerator, deployment.efficiency
     twice = replace(
         device,
-        peaks={"bf16": 2 * device.peak("bf16")},
+        peaks={dtype: 2 * peak for dtype, peak in device.peaks.items()},
         bandwidth=2 * device.bandwidth,
         link=2 * device.link,
     )
@@ -224,7 +231,7 @@ def test_the_parts_add_up(deployment, request, batch):
         assert phase.attention.bytes == pytest.approx(moved, rel=EXACT)
         parts = phase.linear.seconds + phase.attention.seconds + phase.communication + phase.overhead
         assert phase.seconds == pytest.approx(parts, rel=EXACT)
-        floor = max(phase.flops / deployment.peak, phase.bytes / deployment.bandwidth)
+        floor = max(phase.flops / max(deployment.peaks.values()), phase.bytes / deployment.bandwidth)
         assert phase.seconds >= floor / HAIR
     assert cost.flops == cost.prefill.flops + cost.decode.flops
     assert cost.bytes == cost.prefill.bytes + cost.decode.bytes
