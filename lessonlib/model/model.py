@@ -92,8 +92,9 @@ class Model(Checked, Stack):
     """A decoder-only transformer or hybrid, `blocks` = ((count, Block), ...) in any order.
 
     `position_weights` is a table of learned positions (looked up, never streamed); `other_weights` the final norm and
-    the like; `head_bias` a bias on the logits. `max_positions` None means no limit is stated. `defaults_used` names the
-    keys that were absent from the config and taken from its family's class default.
+    the like; `head_bias` a bias on the logits. `max_positions` None means no limit is stated. Of a config that was
+    read, `defaults_used` names the keys that it lacks, taken from its family's class; `keys_not_read` those that were
+    neither read nor known to change nothing; `left_out` says what is not counted: towers, and layers that draft.
     """
 
     name: str
@@ -107,6 +108,8 @@ class Model(Checked, Stack):
     head_bias: int = 0
     family: str = ""
     defaults_used: tuple[str, ...] = ()
+    keys_not_read: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
     rules: ClassVar = {
         "width": count(),
@@ -142,9 +145,18 @@ class Model(Checked, Stack):
 
     def __repr__(self) -> str:
         kinds = ", ".join(f"{count} x {mixer.label}" for count, mixer in self.mixer_kinds)
+        less = self.active_parameters_without_embedding
+        table = f", {less:,} without the embedding table" if less != self.active_parameters else ""
         return (
-            f"{self.owner}: {self.parameters:,} parameters ({self.active_parameters:,} used by a token), "
+            f"{self.owner}: {self.parameters:,} parameters ({self.active_parameters:,} used by a token{table}), "
             f"{self.layers} layers ({kinds}), width {self.width:,}, vocabulary {self.vocabulary:,}"
+        )
+
+    def __str__(self) -> str:
+        """The model in a line, and a line for each thing of its config that it does not hold."""
+        notes = {"Left out": self.left_out, "Keys not read": self.keys_not_read}
+        return "\n".join(
+            [repr(self), *(f"{what}: {', '.join(map(str, names))}." for what, names in notes.items() if names)]
         )
 
     @property
@@ -172,6 +184,11 @@ class Model(Checked, Stack):
             for layers, ffn in self.expert_kinds
         )
         return self.parameters - sum(idle)
+
+    @property
+    def active_parameters_without_embedding(self) -> int:
+        """Those without the tables that are looked up, as many model cards count; a tied embedding is the head."""
+        return self.active_parameters - self.embedding_weights - self.position_weights
 
     @cached_property
     def weights_by_part(self) -> dict[str, int]:

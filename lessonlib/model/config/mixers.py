@@ -51,6 +51,7 @@ def falcon(keys: Keys, kind: str) -> Mixer:
     """Only the new layout groups its heads; the old one has one KV head for all, or one for each."""
     stated, heads = keys.optional("num_kv_heads"), keys.count(keys.family.heads)
     if keys.switch("new_decoder_architecture"):
+        keys.switch("multi_query")  # of the old layout, and kept in files of the new one
         return attention(keys, kind, kv_heads=stated)
     if keys.switch("multi_query"):
         return attention(keys, kind, kv_heads=1)
