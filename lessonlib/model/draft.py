@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from lessonlib.base.checks import Checked, a, count, flag
-from lessonlib.base.errors import shown
 from lessonlib.model.attention import GroupedQueryAttention
 from lessonlib.model.block import Block
 from lessonlib.model.feedforward import DenseFeedForward
@@ -39,10 +38,6 @@ class DraftHead(Checked):
     @property
     def name(self) -> str:
         return self.body.name
-
-    @property
-    def owner(self) -> str:
-        return f"DraftHead {shown(self.name)}"
 
     @property
     def max_positions(self) -> int | None:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from lessonlib.base.checks import REFUSED, Checked, Rule, a, count, flag, fraction, optional, rate, wrong
-from lessonlib.base.errors import InvalidInputError
+from lessonlib.base.errors import InvalidInputError, shown
 from lessonlib.base.units import format_bytes
 from lessonlib.model.draft import FREE_DRAFTS, DraftHead
 from lessonlib.model.model import Model
@@ -193,7 +193,7 @@ def _require_match(draft: Model | DraftHead, model: Model) -> None:
     for name in ("width", "vocabulary") if draft.shares_head else ("width",):
         ours, theirs = getattr(draft.body, name), getattr(model, name)
         if ours != theirs:
-            raise wrong(draft.owner, name, ours, f"that of its target {model.name}, {theirs:,}")
+            raise wrong(f"DraftHead {shown(draft.name)}", name, ours, f"that of its target {model.name}, {theirs:,}")
 
 
 DEPLOYMENT = a(Deployment, "Deployment(model, accelerator)")  # the rule of every function that is given one
