@@ -37,7 +37,9 @@ def test_an_accelerator_is_in_si_units(name):
     row = next(row for row in tables.load_table("accelerators") if row["name"] == name)
     device = catalogue.load_accelerator(name)
     assert isinstance(device, Accelerator)
-    assert device.memory == row["memory_gb"] * 1e9 and device.bandwidth == row["bandwidth_gb_s"] * 1e9
+    assert device.memory == (row["memory_bytes"] or row["memory_gb"] * 1e9)
+    assert device.memory_from == (row["memory_from"] or "nominal GB") and f"({device.memory_from})" in repr(device)
+    assert device.bandwidth == row["bandwidth_gb_s"] * 1e9
     stated = {dtype for dtype, column in catalogue.PEAK_COLUMNS.items() if row[column] is not None}
     assert set(device.peaks) == stated
     assert (device.link is None) == (row["link_gb_s"] is None)
@@ -46,7 +48,8 @@ def test_an_accelerator_is_in_si_units(name):
 
 def test_the_h100_of_the_lessons():
     h100 = catalogue.load_accelerator("h100-sxm")
-    assert (h100.memory, h100.bandwidth, h100.peak("bf16"), h100.link) == (80e9, 3.35e12, 989e12, 450e9)
+    assert (h100.memory, h100.bandwidth, h100.peak("bf16"), h100.link) == (85_520_809_984, 3.35e12, 989e12, 450e9)
+    assert repr(h100).startswith("Accelerator 'h100-sxm': 85.521 GB (nvidia-smi) at 3,350 GB/s")
 
 
 def test_a_blank_peak_is_refused_and_not_borrowed_from_another_dtype():
