@@ -6,10 +6,11 @@ one for 16 (4.5), q8_0 one fp16 for 32 (8.5); int4 is counted with an fp16 scale
 """
 
 from dataclasses import dataclass, fields, replace
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 from lessonlib.base.checks import Checked, checked, choice, optional, text
 from lessonlib.base.errors import UnknownNameError
+from lessonlib.model.config.stored import stored_as
 
 BITS: dict[str, float] = {
     "fp32": 32,
@@ -64,6 +65,16 @@ class Precision(Checked):
         for part in fields(self):
             if getattr(self, part.name) is None:
                 object.__setattr__(self, part.name, self.blocks if part.name == "experts" else plain)
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        """The precision in which a released file is stored, by its config.json: fp8, mxfp4, gptq, awq and the like.
+
+        `config`: the parsed dict. 4 bits of gptq, awq and bitsandbytes are counted as int4. Raises
+        UnsupportedModelError for a method that is not known, InvalidInputError for a value that cannot be meant.
+        """
+        fields, _ = stored_as(config)
+        return cls(**fields)
 
     def bytes_of(self, part: str) -> float:
         """Bytes of one number of that part, its share of the scales included."""
