@@ -23,8 +23,8 @@ def read_config(path: str | os.PathLike[str] | bytes) -> dict[str, Any]:
 
     Read as data, never executed. NaN and Infinity, which some files have for "no limit", are read; no size of a model
     can be one. Raises InvalidInputError, naming the file and what to do, when it is absent, not a file, over 16 MiB,
-    not UTF-8, not JSON, or not one JSON object; or holds a key twice in one object, an integer of more than 40 digits, a
-    number too large for a float, or brackets nested too deeply to read.
+    not UTF-8, not JSON, or not one JSON object; or holds a key twice in one object, an integer of more than 40 digits,
+    a number too large for a float, or brackets nested too deeply to read.
     """
     file = config_file(path)
     text = file.text()

@@ -17,7 +17,7 @@ from lessonlib.model.config.not_read import ENCODERS, IRREGULAR, WAY_ON
 from lessonlib.model.config.positions import stretched
 from lessonlib.model.config.stored import stored_as
 from lessonlib.model.config.unread import draft_layers, keys_not_read
-from lessonlib.model.config.wrappers import FLAT, language_part
+from lessonlib.model.config.wrappers import FLAT, language_part, with_its_tie
 
 MOST_LAYERS = 10_000
 LONGEST_NAME = 200
@@ -35,6 +35,7 @@ def read_config_as_model(cls: Any, config: Any, like: str | None = None, name: s
             _refuse_encoder(config)
             refuse_other_heads(config, wrapper=True)
         refuse_other_heads(part, wrapper=part.get("model_type") in FLAT.values())
+        part = with_its_tie(part)
         family, class_is_known = _choose_family(part, like)
         keys = Keys(part, f"config of a {family!r} model", FAMILIES[family], class_is_known)
         name = name or _own_name(part, found=None if like else family)

@@ -55,6 +55,13 @@ def language_part(config: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ..
     return (inner if tie is None else inner | {"tie_word_embeddings": tie}), tuple(dict.fromkeys(left_out))
 
 
+def with_its_tie(config: dict[str, Any]) -> dict[str, Any]:
+    """The config with tie_word_embeddings, where it says that under another name alone."""
+    tie = _tie([config])
+    said = config.get("tie_word_embeddings") is not None
+    return config if tie is None or said else config | {"tie_word_embeddings": tie}
+
+
 def _part_of(config: dict[str, Any]) -> str | None:
     """The key of the language model in this level, None where there is none."""
     found = [key for key in LANGUAGE_PARTS if config.get(key) is not None]
@@ -85,8 +92,9 @@ def _tie(levels: list[dict[str, Any]]) -> bool | None:
     """Whether the head is the embedding, as the levels say it; None where none does."""
     said = [(key, level[key]) for level in levels for key in TIES if level.get(key) is not None]
     if any(value != said[0][1] for _, value in said):
+        names = " and ".join(sorted({repr(key) for key, _ in said}))
         raise UnsupportedModelError(
-            "config: the wrapper and its language model do not agree on 'tie_word_embeddings', so it is not known "
-            "whether the head is stored: give both the value that the model's card or its list of weights says."
+            f"config: {names} does not say in all places the same, so it is not known whether the head is stored or is "
+            "the embedding: give the value that the model's card or its list of weights says."
         )
     return said[0][1] if said else None
