@@ -51,6 +51,10 @@ def language_part(config: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ..
         inner = {"model_type": f"{outer}_text"} | {key: value for key, value in inner.items() if key != "model_type"}
     if not left_out and not str(kind).startswith(f"{outer}_text"):
         left_out.append(f"what {shown(outer)} has beside its language model")
+    if not any(re.search(r"hidden_size|n_embd|d_model|layers?$", key) for key in inner):
+        raise InvalidInputError(
+            f"config: the language model of {shown(outer)} is {shown(levels[-1])}; expected one that states its sizes."
+        )
     tie = _tie(levels)
     return (inner if tie is None else inner | {"tie_word_embeddings": tie}), tuple(dict.fromkeys(left_out))
 
