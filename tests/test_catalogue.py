@@ -8,7 +8,7 @@ import pytest
 
 from lessonlib.base.errors import InvalidInputError, LessonError, UnknownNameError
 from lessonlib.facts import catalogue, measurements, tables, workloads
-from lessonlib.facts.own_model import read_config
+from lessonlib.facts.config_file import read_config
 from lessonlib.measured.efficiency import typical_efficiency
 from lessonlib.time.accelerator import Accelerator
 
@@ -169,17 +169,25 @@ def test_a_config_of_ones_own_is_read(written):
     assert read_config(str(written(b'\xef\xbb\xbf{"a": "\xc3\xa9"}'))) == {"a": "é"}
 
 
+def test_numbers_without_a_limit_are_read(written):
+    """As transformers writes them, beside its sizes."""
+    assert read_config(written('{"time_step_limit": [0.0, Infinity], "a": -Infinity}')) == {
+        "time_step_limit": [0.0, float("inf")], "a": float("-inf")
+    }  # fmt: skip
+    assert str(read_config(written('{"a": NaN}'))) == "{'a': nan}"
+
+
 def test_the_same_config_gives_the_same_model(written):
     config = catalogue.model_config("llama-3.1-8b")
     assert read_config(written(json.dumps(config))) == config
 
 
-def test_a_config_of_exactly_one_mebibyte_is_read_and_one_byte_more_is_not(written):
+def test_a_config_of_exactly_16_mebibytes_is_read_and_one_byte_more_is_not(written):
     frame = len('{"a": ""}')
     padded = partial('{{"a": "{}"}}'.format)
-    assert read_config(written(padded("x" * (2**20 - frame))))
-    with pytest.raises(InvalidInputError, match="over 1,048,576 bytes"):
-        read_config(written(padded("x" * (2**20 - frame + 1))))
+    assert read_config(written(padded("x" * (2**24 - frame))))
+    with pytest.raises(InvalidInputError, match="over 16,777,216 bytes"):
+        read_config(written(padded("x" * (2**24 - frame + 1))))
 
 
 @pytest.mark.parametrize(
@@ -194,8 +202,6 @@ def test_a_config_of_exactly_one_mebibyte_is_read_and_one_byte_more_is_not(writt
         ('"llama"', "a string, not one JSON object"),
         ("null", "null, not one JSON object"),
         ("3", "a bare value, not one JSON object"),
-        ('{"a": NaN}', "NaN"),
-        ('{"a": [-Infinity]}', "-Infinity"),
         ('{"a": 1e999}', "1e999"),
         ('{"a": 1, "b": 2, "a": 3}', "key 'a' twice"),
         ('{"a": {"b": 1, "b": 1}}', "key 'b' twice"),

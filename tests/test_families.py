@@ -71,7 +71,7 @@ def readable():
 
 def layout(model):
     """All of a model but its names: equal layouts have equal parameters, cache, FLOPs and positions at every length."""
-    return replace(model, name="", family="", defaults_used=(), keys_not_read=(), left_out=())
+    return replace(model, name="", family="", defaults_used=(), keys_not_read=(), left_out=(), stored="")
 
 
 def architectures(config):
@@ -95,7 +95,9 @@ def test_each_config_is_exact_or_refused_by_name(name, table, least):
             refused.append(row["config"].get("model_type"))
             continue
         is_wrapper = any("beside" in part or "tower" in part for part in model.left_out)
-        counted = LANGUAGE_PARTS[architectures(row["config"])] if is_wrapper else row["parameters"]
+        counted = (
+            LANGUAGE_PARTS.get(architectures(row["config"]), row["parameters"]) if is_wrapper else row["parameters"]
+        )
         assert model.parameters == counted, architectures(row["config"])
         if row["cache_elements_64_tokens"] is not None:
             assert model.cache_bytes(64, 1) == row["cache_elements_64_tokens"], architectures(row["config"])
@@ -172,7 +174,8 @@ def test_the_families_that_the_table_must_hold():
 INSIDE_WRAPPERS = {
     "qwen3_vl_text": {
         "vocab_size": 151_936, "hidden_size": 4096, "intermediate_size": 22_016, "num_hidden_layers": 32,
-        "num_attention_heads": 32, "num_key_value_heads": 32, "head_dim": 128, "max_position_embeddings": 128_000, "tie_word_embeddings": False,
+        "num_attention_heads": 32, "num_key_value_heads": 32, "head_dim": 128, "max_position_embeddings": 128_000,
+        "tie_word_embeddings": False,
     },
     "qwen3_vl_moe_text": {
         "vocab_size": 151_936, "hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 24,
@@ -205,10 +208,10 @@ def changed_without_saying_so(config, model, key, defaults):
     row = FAMILIES[model.family]
     names = next((names for names in row if isinstance(names, str) and key in names.split("|")), key)
     stated = defaults.get(config.get("model_type"), {})
-    for default in [
-        *(stated[name] for name in names.split("|") if name in stated),
-        None,
-    ]:  # null: derived, as heads are
+    derived = [None, {}]  # as heads are; the sizes of Kimi Linear
+    if key == "head_dim":  # divided where it is absent, and in some classes not where it is null
+        derived.append(config["hidden_size"] // config["num_attention_heads"])
+    for default in [*(stated[name] for name in names.split("|") if name in stated), *derived]:
         try:
             if layout(left) == layout(Model.from_config({**config, key: default})):
                 return None
@@ -530,6 +533,28 @@ def test_null_is_not_the_class_default():
             Model.from_config({**qwen, key: None})
 
 
+@pytest.mark.parametrize(
+    ("model_type", "key"),
+    [
+        ("deepseek_v3", "n_shared_experts"), ("glm4_moe", "n_shared_experts"), ("afmoe", "num_shared_experts"),
+        ("qwen3_next", "shared_expert_intermediate_size"), ("flint", "shared_expert_intermediate_size"),
+        ("granitemoehybrid", "shared_intermediate_size"), ("axk1", "q_lora_rank"), ("glm4_moe", "head_dim"),
+        ("kimi_linear", "linear_attn_config"), ("kimi_linear", "num_shared_experts"),
+        ("nemotron", "num_key_value_heads"), ("ernie4_5_moe", "moe_num_shared_experts"),
+    ],
+)  # fmt: skip
+def test_null_is_refused_where_the_class_cannot_be_built_from_it(model_type, key):
+    with pytest.raises(LessonError, match=key):
+        Model.from_config({"model_type": model_type, key: None})
+
+
+def test_null_in_a_family_without_known_defaults_is_refused():
+    kimi = next(row["config"] for row in RELEASED if row["hub_id"] == "moonshotai/Kimi-K2.5")["text_config"]
+    for key in ("intermediate_size", "v_head_dim", "n_shared_experts", "moe_intermediate_size"):
+        with pytest.raises(UnsupportedModelError, match=key):
+            Model.from_config({**kimi, key: None})
+
+
 def test_contradictions_are_errors():
     mixtral = next(row["config"] for row in CATALOGUE if row["name"] == "mixtral-8x7b")
     with pytest.raises(InvalidInputError, match="num_experts_per_tok"):
@@ -597,7 +622,9 @@ def test_deep_nesting_and_endless_numbers_are_no_crash():
 def stated_at_least(name):
     """What a class without a default for it must be told."""
     if name in ("deepseek_v2", "dots1"):
-        return {"num_experts_per_tok": 2, "n_routed_experts": 8}
+        return {"num_experts_per_tok": 2, "n_routed_experts": 8, "n_shared_experts": 2}
+    if name == "nemotron":
+        return {"num_key_value_heads": 48}
     return {"layer_types": ["conv"] * 30 + ["full_attention"] * 2} if name == "lfm2_moe" else {}
 
 

@@ -63,6 +63,11 @@ def test_each_level_must_be_meant():
     refuses(lambda: Model.from_config({"text_config": {1: 2}}), "text_config")
     refuses(lambda: Model.from_config({"text_config": LLAMA, "llm_config": LLAMA}), "llm_config",
             kind=UnsupportedModelError)  # fmt: skip
+    for part in ({}, {"model_type": "llama"}, {"a": 1}):
+        with pytest.raises(LessonError):
+            Model.from_config({"model_type": "seer", "text_config": part})
+        with pytest.raises(LessonError):
+            Model.from_config({"model_type": "qwen3_vl", "text_config": part})
     circle = dict(LLAMA)
     circle["text_config"] = circle
     with pytest.raises(InvalidInputError, match="nested"):

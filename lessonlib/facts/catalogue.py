@@ -9,7 +9,7 @@ Tables keep the units of datasheets (GB, GB/s, TFLOP/s, all decimal); what is re
 
 from typing import Any
 
-from lessonlib.facts.own_model import read_config
+from lessonlib.facts.config_file import read_config
 from lessonlib.facts.tables import data_folder, known_name, load_table, row_named
 from lessonlib.facts.workloads import workload_names
 from lessonlib.model.model import Model

@@ -15,8 +15,9 @@ from lessonlib.model.config.keys import Keys
 from lessonlib.model.config.layers import read_blocks
 from lessonlib.model.config.not_read import ENCODERS, IRREGULAR, WAY_ON
 from lessonlib.model.config.positions import stretched
+from lessonlib.model.config.stored import stored_as
 from lessonlib.model.config.unread import draft_layers, keys_not_read
-from lessonlib.model.config.wrappers import FLAT, language_part
+from lessonlib.model.config.wrappers import FLAT, language_part, with_its_tie
 
 MOST_LAYERS = 10_000
 LONGEST_NAME = 200
@@ -34,6 +35,7 @@ def read_config_as_model(cls: Any, config: Any, like: str | None = None, name: s
             _refuse_encoder(config)
             refuse_other_heads(config, wrapper=True)
         refuse_other_heads(part, wrapper=part.get("model_type") in FLAT.values())
+        part = with_its_tie(part)
         family, class_is_known = _choose_family(part, like)
         keys = Keys(part, f"config of a {family!r} model", FAMILIES[family], class_is_known)
         name = name or _own_name(part, found=None if like else family)
@@ -42,7 +44,11 @@ def read_config_as_model(cls: Any, config: Any, like: str | None = None, name: s
             _refuse_borrowed(keys)
         not_read = keys_not_read(keys, its_own_class=part.get("model_type") == family)
         left_out += draft_layers(part)
-        model = cls(name=name, family=family, left_out=left_out, keys_not_read=not_read, **fields)
+        try:
+            _, stored = stored_as(config)
+        except UnsupportedModelError as error:  # the model is known all the same
+            stored = f"in a way that is not read: {error}"
+        model = cls(name=name, family=family, left_out=left_out, keys_not_read=not_read, stored=stored, **fields)
     except RecursionError:
         raise InvalidInputError("config: a value is nested too deeply; expected a config.json as published.") from None
     return model

@@ -20,14 +20,15 @@ def keys_not_read(keys: Keys, its_own_class: bool) -> tuple[str, ...]:
     known = _known(keys)
     refused, named = [], []
     for key, value in keys.config.items():
-        if value is None or key in keys.read or TOKENS.search(key) or _is_harmless(keys, known, key, value):
+        drafts = DRAFT_LAYERS.search(key) and type(value) is int  # said by draft_layers
+        if value is None or key in keys.read or drafts or TOKENS.search(key) or _is_harmless(keys, known, key, value):
             continue
         counts_groups = re.search(GROUPS, key.lower()) and not isinstance(value, bool | str | dict)
         structural = re.search(STRUCTURAL, key) or counts_groups
         unset = value is False or value in (0, "", [], {})
         if key in known or key in HARMLESS or (structural and not unset):
             refused.append(key)
-        elif not NO_SIZE.search(key) and value not in ("", [], {}) and not (structural and unset and its_own_class):
+        elif not NO_SIZE.fullmatch(key) and value not in ("", [], {}) and not (structural and unset and its_own_class):
             named.append(key)
     if refused:
         raise _refusal(keys, refused)

@@ -51,8 +51,19 @@ def language_part(config: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ..
         inner = {"model_type": f"{outer}_text"} | {key: value for key, value in inner.items() if key != "model_type"}
     if not left_out and not str(kind).startswith(f"{outer}_text"):
         left_out.append(f"what {shown(outer)} has beside its language model")
+    if not any(re.search(r"hidden_size|n_embd|d_model|layers?$", key) for key in inner):
+        raise InvalidInputError(
+            f"config: the language model of {shown(outer)} is {shown(levels[-1])}; expected one that states its sizes."
+        )
     tie = _tie(levels)
     return (inner if tie is None else inner | {"tie_word_embeddings": tie}), tuple(dict.fromkeys(left_out))
+
+
+def with_its_tie(config: dict[str, Any]) -> dict[str, Any]:
+    """The config with tie_word_embeddings, where it says that under another name alone."""
+    tie = _tie([config])
+    said = config.get("tie_word_embeddings") is not None
+    return config if tie is None or said else config | {"tie_word_embeddings": tie}
 
 
 def _part_of(config: dict[str, Any]) -> str | None:
@@ -85,8 +96,9 @@ def _tie(levels: list[dict[str, Any]]) -> bool | None:
     """Whether the head is the embedding, as the levels say it; None where none does."""
     said = [(key, level[key]) for level in levels for key in TIES if level.get(key) is not None]
     if any(value != said[0][1] for _, value in said):
+        names = " and ".join(sorted({repr(key) for key, _ in said}))
         raise UnsupportedModelError(
-            "config: the wrapper and its language model do not agree on 'tie_word_embeddings', so it is not known "
-            "whether the head is stored: give both the value that the model's card or its list of weights says."
+            f"config: {names} does not say in all places the same, so it is not known whether the head is stored or is "
+            "the embedding: give the value that the model's card or its list of weights says."
         )
     return said[0][1] if said else None
