@@ -11,7 +11,7 @@ from lessonlib.face.exercises.book.common import server
 from lessonlib.face.figures.batches import break_even_lines, lever_curves, prefill_savings
 from lessonlib.face.palette import CACHE, PREFILL
 from lessonlib.facts.workloads import load_workload
-from lessonlib.policy.batching import memory_batch
+from lessonlib.policy.full_server import memory_batch
 from lessonlib.policy.levers import prefix_cache, quantised
 from lessonlib.policy.sensitivity import break_even_by_rho, break_even_output
 from lessonlib.request.cost import request_cost
@@ -38,7 +38,7 @@ def assert_labels_are_apart_and_inside(figure):
 @pytest.fixture(scope="module")
 def costs():
     alone = {label: request_cost(server(), request) for label, request in REQUESTS.items()}
-    limits = {label: memory_batch(server(), request) for label, request in REQUESTS.items()}
+    limits = {label: server().largest_batch(request.prompt + request.output) for label, request in REQUESTS.items()}
     return alone, {label: request_cost(server(), request, limits[label]) for label, request in REQUESTS.items()}
 
 

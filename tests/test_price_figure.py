@@ -6,7 +6,8 @@ from test_lever_figures import laid_out
 
 from lessonlib.face.exercises.book.common import CHAT, REASONING, server
 from lessonlib.face.figures.batches import output_token_prices
-from lessonlib.policy.batching import memory_batch, output_token_in_prompt_tokens
+from lessonlib.policy.batching import output_token_in_prompt_tokens
+from lessonlib.policy.full_server import memory_batch
 
 
 def test_the_price_of_an_output_token_by_batch():

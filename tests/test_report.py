@@ -18,8 +18,9 @@ from lessonlib.face.report.report import hourly_price, traffic_report
 from lessonlib.facts.catalogue import load_model
 from lessonlib.facts.own_traffic import OwnTraffic, read_traffic
 from lessonlib.measured.efficiency import typical_efficiency
-from lessonlib.policy.estimates import omega, rho
-from lessonlib.policy.mix import concurrency, price, rank_levers, traffic_omega
+from lessonlib.policy.estimates import chi, omega, rho
+from lessonlib.policy.full_server import memory_batch
+from lessonlib.policy.mix import price, rank_levers
 from lessonlib.request.request import Request
 from lessonlib.time.accelerator import Accelerator
 from lessonlib.time.deployment import Efficiency
@@ -61,13 +62,14 @@ def table(report, first):
 
 def test_its_numbers_are_the_librarys(report, sample):
     request, machine = sample.request, server()
-    limit = concurrency(machine, request)
+    limit = memory_batch(machine, request)
     alone, full = price(machine, request, 1), price(machine, request, limit)
     assert report.full.batch == limit and report.full.seconds == full.seconds and report.traffic.left_out == {}
     rows = table(report, "at the floor, prices in USD")
     assert rows["at the floor, prices in USD"] == ("alone", f"{limit} at a time")
     assert rows["decode's share, GPU clock"] == tuple(format_percent(c.decode_share) for c in (alone, full))
-    assert rows["TPOT"] == tuple(format_seconds(c.tpot, 3) for c in (alone, full))
+    assert rows["TPOT, others' prefills included"] == tuple(format_seconds(c.tpot, 3) for c in (alone, full))
+    assert rows["wait, from admission to the last token"][1] == format_seconds(full.wait, 3)
     output, prompt = int(sample.output.sum()), int(sample.prompt.sum())
     assert rows["output tokens a second"][1] == f"{output / full.seconds:,.0f}"
     assert rows["rho"][1] == f"{rho(machine, Request(prompt, output), limit):.3g}"
@@ -77,9 +79,10 @@ def test_its_numbers_are_the_librarys(report, sample):
     decode, prefill = (1e6 * phase.seconds * 2.5 / 3600 for phase in (full.decode, full.prefill))
     assert per_million == pytest.approx([decode / output, prefill / prompt], rel=0.02)
     memory = table(report, "memory and batch")
-    assert memory["omega of your mix"] == (f"{traffic_omega(machine, request):.3g}",)
-    mean = round(output / len(sample))
-    assert memory[f"omega of your mean output, {mean:,} tokens"] == (f"{omega(machine, mean):.3g}",)
+    mean = Request(round(prompt / len(sample)), round(output / len(sample)))
+    for name, of in (("chi", chi), ("omega", omega)):
+        assert memory[f"{name} by your requests"] == (f"{of(machine, request, mix=True):.3g}",)
+        assert memory[f"{name} by their mean"] == (f"{of(machine, mean):.3g}",)
     levers = table(report, "lever: GPU time before / after")
     assert list(levers)[1:] == [one.name for one in rank_levers(machine, request, limit)]
     shares = [
