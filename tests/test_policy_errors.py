@@ -108,9 +108,9 @@ def test_intensities_want_numbers(wrong):
 
 @pytest.mark.parametrize("wrong", ["x", 1, 0, None, []], ids=repr)
 def test_a_choice_of_two_is_true_or_false(wrong):
-    refuses(lambda: batching.memory_batch(server(), CHAT, wrong), "memory_batch: steady")
-    refuses(lambda: batching.steady_state(server(), CHAT, 1, wrong), "steady_state: mixed")
-    refuses(lambda: batching.prefill_share(server(), CHAT, 1, wrong), ": mixed")
+    refuses(lambda: full_server.steady_state(server(), CHAT, 1, wrong), "steady_state: mixed")
+    refuses(lambda: full_server.at_latency(server(), CHAT, 0.03, wrong), "at_latency: mixed")
+    refuses(lambda: chi(server(), CHAT, wrong), "chi: mix")
     refuses(lambda: cache.step_parts(server(), CHAT, 1, together=wrong), "step_parts: together")
 
 

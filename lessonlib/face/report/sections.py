@@ -16,6 +16,7 @@ from lessonlib.measured.efficiency import typical_efficiency
 from lessonlib.policy.estimates import RHO_OF_FIVE_PERCENT, chi, omega, rho, ridge_tokens, roof_batch
 from lessonlib.policy.full_server import mean_slot_bytes
 from lessonlib.policy.mix import Ranked, TrafficCost, price
+from lessonlib.request.explain import peaks_in_words
 from lessonlib.request.request import Request
 from lessonlib.time.deployment import Deployment, Efficiency
 
@@ -124,7 +125,7 @@ def _verdict(found: Found) -> list[Section]:
             f"reads, {exact}. A prefill that took no time would save {format_percent(1 - full.decode_share)}.",
         ),
         *_limits(found),
-        ("Concurrency", f"memory holds {found.limit:,} of these requests at a time, on average."),
+        ("Memory batch", f"memory holds {found.limit:,} of these requests at a time, on average."),
         ("Levers, best first", f"{best}."),
     ]
     return [Section("facts", lines)]
@@ -154,7 +155,7 @@ def _limits(found: Found) -> list[tuple[str, str]]:
                 "Memory is full before the linear layers turn compute bound."
                 if full > 1
                 else "Memory holds a batch at which the linear layers of passes with prompts mixed in turn compute "
-                "bound."
+                + ("bound; a pass spends more time reading caches all the same." if reads > 1 else "bound.")
             ),
         ),
     ]
@@ -315,7 +316,7 @@ def _listed(names: Any) -> str:
 
 def _assumptions(found: Found) -> list[Section]:
     deployment, traffic, count = found.deployment, found.traffic, len(found.traffic)
-    compute, efficiency = str(deployment.precision.compute), deployment.efficiency
+    efficiency = deployment.efficiency
     rows = count + sum(traffic.left_out.values())
     lines = [f"Left out: {some:,} of {rows:,} rows, {reason}." for reason, some in traffic.left_out.items()]
     if traffic.columns:
@@ -329,7 +330,7 @@ def _assumptions(found: Found) -> list[Section]:
         f"{count:,} requests, each with its own lengths, none drawn. Times of arrival are not used: "
         f"{found.full.batch:,} are always under way, none queues. Memory is reserved for prompt + output tokens, as "
         "long as a request decodes, so long answers weigh more in the mix than in the mean.",
-        f"{deployment.accelerator.peak(compute) / 1e12:,.4g} TFLOP/s dense {compute}, "
+        f"{peaks_in_words(deployment)}, "
         f"{deployment.accelerator.bandwidth / 1e9:,.5g} GB/s; {deployment.memory_fraction:.0%} of "
         f"{format_bytes(deployment.accelerator.memory)} a device for weights and cache. {deployment.precision}. "
         f"MFU {efficiency.mfu:g}, MBU {efficiency.mbu:g}, overhead {format_seconds(efficiency.overhead)} a pass.",
