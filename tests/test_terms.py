@@ -409,7 +409,7 @@ def test_one_request_on_a_model_with_every_kind_of_layer(prompt, output, cached,
     assert numbers_of(cost.decode) == pytest.approx(decode, rel=1e-12)
     assert cost.seconds == pytest.approx(prefill(batch)[2] + decode[2], rel=1e-12)
     assert cost.ttft == pytest.approx(prefill(1)[2], rel=1e-12)
-    assert cost.elapsed == pytest.approx(prefill(1)[2] + decode[2], rel=1e-12)
+    assert cost.undisturbed == pytest.approx(prefill(1)[2] + decode[2], rel=1e-12)
     assert (cost.prefill.passes, cost.decode.passes) == (len(ends), output - 1)
     if output > 1:
         assert cost.tpot == pytest.approx(decode[2] / (output - 1), rel=1e-12)
@@ -649,7 +649,7 @@ def test_tokens_of_a_round_as_accepted_by_chance(acceptance, drafts):
     for accepted in range(drafts + 1):
         chance = acceptance**accepted * (1 if accepted == drafts else 1 - acceptance)
         expected += chance * (accepted + 1)
-    assert Speculation(drafts, acceptance).tokens_per_round == pytest.approx(expected, rel=1e-14)
+    assert Speculation(drafts, acceptance, "free").tokens_per_round == pytest.approx(expected, rel=1e-14)
 
 
 def test_speculative_rounds_by_hand():
@@ -670,7 +670,7 @@ def test_speculative_rounds_by_hand():
 
 
 def test_with_free_drafts_a_round_is_one_verifying_pass():
-    decode = request_cost(server(MIXED, ROOF, speculation=Speculation(3, 1.0)), Request(20, 12)).decode
+    decode = request_cost(server(MIXED, ROOF, speculation=Speculation(3, 1.0, "free")), Request(20, 12)).decode
     expected = [11 / 4 * value for value in plain_pass(MIXED, 4, 25, 1, 4)]
     assert numbers_of(decode) == pytest.approx(expected, rel=1e-12)
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from lessonlib.base.errors import InvalidInputError
 from lessonlib.model.attention import Mixer
+from lessonlib.model.draft import DraftHead
 from lessonlib.model.model import Model
 from lessonlib.model.precision import Precision
 
@@ -115,4 +116,20 @@ def sizes_of(model: Model, precision: Precision, devices: int = 1) -> ModelSizes
         ),
         all_reduces=all_reduces,
         all_reduce_bytes=all_reduces * 2 * (devices - 1) / devices * model.width * precision.sent_bytes,
+    )
+
+
+def draft_sizes_of(draft: Model | DraftHead, precision: Precision, devices: int = 1) -> ModelSizes:
+    """A draft as it runs beside its target, in the same precision on the same devices.
+
+    Of a head, what it shares with the target is read in every draft pass, and lies in memory once, as the target's.
+    """
+    if isinstance(draft, Model):
+        return sizes_of(draft, precision, devices)
+    sizes, projection = sizes_of(draft.body, precision, devices), draft.projection * precision.bytes_of("blocks")
+    shared = sizes.head_bytes if draft.shares_head else 0.0
+    return sizes._replace(
+        token_flops=sizes.token_flops + 2.0 * draft.projection,
+        block_bytes=sizes.block_bytes + projection,
+        resident_bytes=sizes.resident_bytes + projection - shared,
     )

@@ -171,9 +171,9 @@ def simulate(
     a time, at most. `horizon`: on the clock of arrivals, when no pass begins any more. `most_events` ends a run that
     would be too long; `ServingRun.ended` says what ended it.
 
-    A request alone takes `request_cost(...).elapsed`. The run says whether its rate is past capacity, where percentiles
-    say nothing of the rate. Raises InvalidInputError for what cannot be meant, and DoesNotFitError for the first
-    request that does not fit even alone.
+    A request alone takes `request_cost(...).undisturbed`. The run says whether its rate is past capacity, where
+    percentiles say nothing of the rate. Raises InvalidInputError for what cannot be meant, and DoesNotFitError for the
+    first request that does not fit even alone.
     """
     start, end = float(traffic.arrivals[0]), math.inf if horizon is None else horizon
     if deployment.speculation is not None:
