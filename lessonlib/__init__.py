@@ -25,7 +25,8 @@ from lessonlib.model.block import Block
 from lessonlib.model.draft import DraftHead
 from lessonlib.model.model import Model
 from lessonlib.model.precision import Precision
-from lessonlib.policy.estimates import omega, rho, ridge_tokens, roof_batch
+from lessonlib.policy.estimates import chi, omega, rho, ridge_tokens, roof_batch
+from lessonlib.policy.full_server import steady_state
 from lessonlib.request.cost import Request, RequestCost, request_cost
 from lessonlib.time.accelerator import Accelerator
 from lessonlib.time.deployment import Deployment, Efficiency, Speculation
@@ -34,10 +35,10 @@ from lessonlib.time.roofline import pass_cost, roofline
 # What `from lessonlib import *` brings: these names, and no room, of which one is called time.
 __all__ = """
     Accelerator Block Deployment DoesNotFitError DraftHead Efficiency InvalidInputError LessonError Model
-    Precision Request RequestCost Speculation UnknownNameError UnsupportedModelError accelerator_names
+    Precision Request RequestCost Speculation UnknownNameError UnsupportedModelError accelerator_names chi
     format_bytes format_flops format_percent format_seconds load_accelerator load_model load_workload
     markdown_table model_names omega pass_cost read_config request_cost rho ridge_tokens roof_batch
-    roofline workload_names
+    roofline steady_state workload_names
 """.split()
 
 __version__ = "0.1.0"

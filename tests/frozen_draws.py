@@ -304,7 +304,7 @@ def simulation(random: Random) -> dict[str, Any]:
         if prefill == "chunked" and random.random() < 0.5:
             case["settings"]["token_budget"] = random.choice([16, 100, 700])
         if random.random() < 0.2:
-            case["settings"] |= {"largest_batch": random.randint(1, 4), "watermark": random.choice([0, 0.2])}
+            case["settings"] |= {"max_batch": random.randint(1, 4), "watermark": random.choice([0, 0.2])}
         found = compute("simulations", case)
         if "error" not in found and (not preempting or sum(found["preemptions"])):
             return case

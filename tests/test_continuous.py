@@ -161,7 +161,7 @@ def test_one_request_at_a_time_is_a_queue_of_request_costs():
     """With a batch of one, each begins when it has arrived and the one before is done (Lindley's recursion)."""
     deployment = server()
     traffic = poisson_traffic(200, 1 / 4, load_lengths("chat", "prompt"), load_lengths("chat", "output"), seed=5)
-    report = simulate(deployment, traffic, largest_batch=1)
+    report = simulate(deployment, traffic, max_batch=1)
     done = 0.0
     for i, arrival in enumerate(traffic.arrivals):
         cost = request_cost(deployment, Request(int(traffic.prompt[i]), int(traffic.output[i])))
@@ -312,7 +312,7 @@ def test_watermark_batch_and_block_limit_admission():
     assert peak(watermark=1.0) == 1
     assert peak(watermark=0.0, block=1) == 10  # their prompts fit, and not one token more:
     assert simulate(deployment, traffic, "joint", watermark=0.0, block=1).preemptions.tolist() == [0] * 9 + [1]
-    assert peak(largest_batch=3) == 3
+    assert peak(max_batch=3) == 3
 
 
 # ---- what the report says
@@ -410,7 +410,7 @@ def one(**changes):
         (lambda: simulate(server(), one(), block=0), "simulate: block"),
         (lambda: simulate(server(), one(), block=10**9), "simulate: block"),
         (lambda: simulate(server(), one(), watermark=1.1), "simulate: watermark"),
-        (lambda: simulate(server(), one(), largest_batch=0), "simulate: largest_batch"),
+        (lambda: simulate(server(), one(), max_batch=0), "simulate: max_batch"),
         (lambda: simulate(server(), one(), horizon=math.nan), "simulate: horizon"),
         (lambda: simulate(server(), one(), horizon=0.0), "simulate: horizon"),
         (lambda: simulate(server(), one(), most_events=0), "simulate: most_events"),

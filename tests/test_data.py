@@ -87,6 +87,7 @@ def test_no_model_is_an_alias_of_another():
         ("accelerators", ("name", "label", "vendor", "source_url", "seen", "seen_at", "retrieved", "licence")),
         ("workloads", ("name", "label", "basis", "source", "source_url", "retrieved", "licence", "note")),
         ("workload_quantiles", ("workload", "quantity", "how", "source_url", "retrieved", "licence")),
+        ("workload_marginals", ("workload", "quantity", "lengths", "how", "source_url", "retrieved", "licence")),
         ("workload_shares", ("workload", "coupling", "source_url", "retrieved", "licence", "note")),
         ("references", ("key", "authors", "title", "venue", "year", "url", "checked")),
     ],
@@ -186,10 +187,11 @@ def test_the_four_workloads():
         "chat": (1024, 128),
         "reasoning": (128, 12_800),
         "production-reasoning": (208, 792),
-        "agent-step": (122_317, 440),
+        "agent-step": (103_647, 216),
     }
     agent = next(row for row in table("workloads") if row["name"] == "agent-step")
-    assert int(agent["cached_tokens"]) / int(agent["prompt_tokens"]) == pytest.approx(0.963, abs=5e-4)
+    assert int(agent["prompt_tokens"]) - int(agent["cached_tokens"]) == int(agent["new_median"]) == 728
+    assert 1 - float(agent["new_mean"]) / float(agent["prompt_mean"]) == pytest.approx(0.963, abs=5e-4)
 
 
 def test_workloads_agree_with_their_quantiles():
@@ -201,6 +203,16 @@ def test_workloads_agree_with_their_quantiles():
                 assert float(row[f"{quantity}_median"]) == float(full["p50"])
                 assert float(row[f"{quantity}_mean"]) == pytest.approx(float(full["mean"]), rel=2e-4)
                 assert int(row["requests"]) == int(full["count"])
+
+
+def test_marginals_are_a_thousand_lengths_that_rise_to_the_published_quantiles():
+    quantiles = {(row["workload"], row["quantity"]): row for row in table("workload_quantiles")}
+    for row in table("workload_marginals"):
+        lengths, full = [int(word) for word in row["lengths"].split()], quantiles[row["workload"], row["quantity"]]
+        assert len(lengths) == 1000 and lengths == sorted(lengths)
+        assert sum(lengths) / 1000 == pytest.approx(float(full["mean"]), rel=2e-3)
+        for share in (10, 25, 50, 75, 90, 99):
+            assert lengths[10 * share - 1] <= float(full[f"p{share}"]) <= lengths[10 * share] * 1.002
 
 
 def test_quantiles_rise():

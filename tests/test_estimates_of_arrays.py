@@ -7,7 +7,7 @@ import pytest
 from helpers import qwen3_30b_a3b, server
 
 from lessonlib.base.errors import InvalidInputError
-from lessonlib.policy.estimates import omega, rho, roof_batch, used_over_read
+from lessonlib.policy.estimates import chi, omega, rho, roof_batch, used_over_read
 from lessonlib.policy.sensitivity import break_even_by_rho
 from lessonlib.request.request import Request
 
@@ -19,7 +19,8 @@ def test_the_caller_s_dtype_does_not_wrap(kind):
     """120 tokens x batch 100 is beyond int16, and ridge x output beyond float16."""
     tokens, batch = np.array([120], kind), np.array([100], kind)
     assert rho(server(), Request(tokens, tokens), batch)[0] == rho(server(), Request(120, 120), 100)
-    assert omega(server(), tokens)[0] == omega(server(), 120)
+    assert omega(server(), Request(tokens, tokens))[0] == omega(server(), Request(120, 120))
+    assert chi(server(), Request(tokens, tokens))[0] == chi(server(), Request(120, 120))
     assert roof_batch(server(), Request(tokens, tokens))[0] == roof_batch(server(), Request(120, 120))
     assert break_even_by_rho(server(), tokens, 100)[0] == break_even_by_rho(server(), 120, 100)
 
@@ -36,14 +37,15 @@ def test_a_cell_that_cannot_be_meant_is_nan_and_its_neighbour_is_not(bad):
         "rho of prompts": rho(server(), Request(cells, 10)),
         "rho of outputs": rho(server(), Request(10, cells)),
         "rho of batches": rho(server(), Request(10, 10), cells),
-        "omega": omega(server(), cells),
+        "omega": omega(server(), Request(10, cells)),
+        "chi": chi(server(), Request(10, cells)),
         "roof batch": roof_batch(server(), Request(10, cells)),
         "break even": break_even_by_rho(server(), cells),
         "used over read": used_over_read(server(qwen3_30b_a3b()), cells),
     }.items():
         assert math.isnan(found[0]) and found[1] > 0, name
     with pytest.raises(InvalidInputError):
-        omega(server(), bad)
+        omega(server(), Request(10, bad))
 
 
 def test_more_cached_than_there_is_prompt_is_nan():

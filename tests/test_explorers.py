@@ -20,8 +20,9 @@ from lessonlib.face.widgets.explorers import (
     prefill_view,
     price_view,
 )
-from lessonlib.policy.batching import output_token_in_prompt_tokens, steady_state
+from lessonlib.policy.batching import output_token_in_prompt_tokens
 from lessonlib.policy.cache import step_parts
+from lessonlib.policy.full_server import memory_batch, steady_state
 from lessonlib.request.cost import request_cost
 from lessonlib.request.request import Request
 
@@ -47,8 +48,9 @@ def test_growth_shows_the_lessons_steps():
 
 def test_batch_shows_the_wall_and_both_ends():
     rows = rows_of(batch_view("llama-3.1-8b", "h100-sxm", 128, 12_800))
-    assert (rows["largest batch that fits"], rows["roof batch (estimate)"]) == ("33", "292")
-    rate = steady_state(SERVER, Request(128, 12_800), 33).tokens_per_second
+    wall = memory_batch(SERVER, Request(128, 12_800))
+    assert (rows["largest batch that fits"], rows["roof batch (estimate)"]) == (str(wall), "292")
+    rate = steady_state(SERVER, Request(128, 12_800)).tokens_per_second
     assert rows["tokens/s at the wall"] == f"{rate:,.1f}"
 
 
@@ -68,9 +70,9 @@ def test_twice_as_fast_saves_half_of_the_share():
 def test_price_shows_the_lessons_prices():
     rows = rows_of(price_view(1024, 128, 1, 2))
     assert (rows["at batch 1"], rows["at the wall"], rows["the wall, memory is full at batch"]) == (
-        "314.4",
-        "4.0",
-        "370",
+        "307.9",
+        "3.9",
+        str(memory_batch(SERVER, Request(1024, 128))),
     )
     assert (
         rows["one output token, in prompt tokens"]

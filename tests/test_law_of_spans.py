@@ -16,8 +16,8 @@ from lessonlib.base.elementwise import floor
 from lessonlib.model.attention import GroupedQueryAttention, Mixer
 from lessonlib.model.feedforward import DenseFeedForward, MixtureOfExperts
 from lessonlib.model.state import GatedDeltaNet
-from lessonlib.policy.batching import memory_batch
 from lessonlib.policy.cache import answer_traffic, cache_by_kind, span_where_cache_passes_weights, step_parts
+from lessonlib.policy.full_server import memory_batch
 from lessonlib.policy.serving.memory import CountedLayers, Layers, layers_by_law
 from lessonlib.policy.serving.simulator import POLICIES, simulate
 from lessonlib.policy.serving.traffic import Traffic
@@ -194,13 +194,11 @@ def test_the_span_where_the_cache_passes_the_weights(batch):
 
 
 @pytest.mark.parametrize("block", [1, 16])
-@pytest.mark.parametrize("steady", [False, True])
-def test_a_batch_fits_by_what_is_kept_of_whole_blocks(block, steady):
-    """A reservation is of whole blocks of a sequence's tokens, and each kind of layer keeps its own of these."""
-    deployment, request = deployed([SECOND], cache=5000), Request(30, 71)
-    tokens = 30 + (36 if steady else 71)
+def test_a_batch_fits_by_what_is_kept_of_whole_pages(block):
+    """Memory is of whole pages of a sequence's tokens, and each kind of layer keeps its own of these."""
+    deployment, request, tokens = deployed([SECOND], cache=5000), Request(30, 71), 30 + 36
     reserved = part_of(deployment).cache_bytes * len(kept(-(-tokens // block) * block))
-    assert memory_batch(deployment, request, steady, block) == int(deployment.memory_free // reserved)
+    assert memory_batch(deployment, request, block) == int(deployment.memory_free // reserved)
 
 
 # ---- a server of requests that come and go

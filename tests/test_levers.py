@@ -19,6 +19,7 @@ from lessonlib.model.precision import Precision
 from lessonlib.model.state import GatedDeltaNet
 from lessonlib.policy import levers
 from lessonlib.policy.estimates import omega, rho, ridge_tokens, roof_batch, used_over_read
+from lessonlib.policy.full_server import memory_batch
 from lessonlib.request.cost import request_cost
 from lessonlib.request.request import Request
 from lessonlib.time.deployment import Efficiency
@@ -129,26 +130,11 @@ def test_a_dense_model_uses_what_it_reads():
 # ---- omega and the roof batch
 
 
-def test_omega_of_the_lesson():
-    production = load_workload("production-reasoning")
-    for output, printed in (
-        (CHAT.output, "0.09"),
-        (production.output_median, "0.55"),
-        (round(production.output_mean), "1.06"),
-        (REASONING.output, "8.9"),
-    ):
-        found = omega(server(), output)
-        assert f"{found:.2g}" == printed or f"{found:.2f}" == printed
-    by_hand = 12_800 * 131_072 * RIDGE / (0.9 * 80e9 - 2 * 8_030_261_248)
-    assert omega(server(), 12_800) == pytest.approx(by_hand, rel=1e-14)
-
-
-@pytest.mark.parametrize("request_, roof, memory", [(CHAT, 33, 370), (REASONING, 292, 33)], ids=("chat", "reasoning"))
-def test_roof_batch_over_memory_batch_is_omega(request_, roof, memory):
+@pytest.mark.parametrize("request_, roof", [(CHAT, 33), (REASONING, 292)], ids=("chat", "reasoning"))
+def test_roof_batch_over_memory_batch_is_omega(request_, roof):
     assert round(roof_batch(server(), request_)) == roof
-    assert server().largest_batch(request_.prompt + request_.output) == memory
-    # The memory batch is a whole number: omega lies between the two quotients.
-    exact = omega(server(), request_.output)
+    # The memory batch is a whole number of requests, each in the middle of its answer.
+    exact, memory = omega(server(), request_), memory_batch(server(), request_)
     assert roof_batch(server(), request_) / (memory + 1) < exact <= roof_batch(server(), request_) / memory
 
 
@@ -158,17 +144,17 @@ def test_for_decode_alone_the_roof_batch_is_the_ridge():
 
 
 def test_omega_falls_with_a_smaller_cache_and_with_more_memory():
-    assert omega(server(dtype=Precision("bf16", cache="fp8")), 12_800) == omega(server(), 12_800) / 2
-    assert omega(server(accelerator=replace(h100(), memory=160e9)), 12_800) < omega(server(), 12_800)
+    assert omega(server(dtype=Precision("bf16", cache="fp8")), REASONING) == omega(server(), REASONING) / 2
+    assert omega(server(accelerator=replace(h100(), memory=160e9)), REASONING) < omega(server(), REASONING)
 
 
 def test_omega_refuses_what_it_cannot_say():
     with pytest.raises(DoesNotFitError, match="needs"):
-        omega(server(accelerator=replace(h100(), memory=16e9)), 128)
+        omega(server(accelerator=replace(h100(), memory=16e9)), CHAT)
     delta = GatedDeltaNet(width=256, key_heads=2, value_heads=2, key_dim=64, value_dim=64, conv_kernel=4)
     constant = assembled("constant", 256, 1000, ((2, delta, DenseFeedForward(width=256, inner=512)),))
     with pytest.raises(InvalidInputError, match="no growing cache"):
-        omega(server(constant), 128)
+        omega(server(constant), CHAT)
 
 
 # ---- what the lesson says of the workloads
@@ -184,40 +170,49 @@ def test_the_ratio_of_100_is_not_the_typical_reasoning_request():
 
 # ---- levers, on one stated case: reasoning at batch 32 on the lesson's server, with 2 ms of overhead in each pass
 
+MEMORY = h100().memory
 STATED = server(efficiency=Efficiency(overhead=2e-3))
 GQA, FFN = 2 * 4096 * 4096 + 2 * 4096 * 1024, 3 * 4096 * 14_336  # matmul weights of a layer, of 32
+HEAD = 128_256 * 4096
 MLA = 4096 * 32 * (128 + 64) + 4096 * (512 + 64) + 512 * 32 * (128 + 128) + 32 * 128 * 4096
 
 
-def limit(saved=0.0, token=131_072, memory=80e9, output=12_800, **others):
-    """The largest batch: sequences in 0.9 of the memory, beside the weights."""
-    return (0.9 * memory - (2 * 8_030_261_248 - saved)) // (token * (128 + output))
+def limit(saved=0.0, token=131_072, memory=MEMORY, output=12_800, **others):
+    """The memory batch: sequences in the middle of their answers in 0.9 of the memory, beside the weights."""
+    return (0.9 * memory - (2 * 8_030_261_248 - saved)) // (token * (128 + output / 2))
 
 
-def seconds_each(batch=32, saved=0.0, token=131_072, output=12_800, bandwidth=3.35e12, wait=2e-3, passed=1.0, **others):
-    """GPU seconds of a request: its decode steps alone, for its prefill is less than 0.1 % of them.
+def seconds_each(
+    batch=32, saved=0.0, token=131_072, output=12_800, bandwidth=3.35e12, wait=2e-3, passed=1.0, new=1, **others
+):
+    """GPU seconds of a request on a full server: a prefill of its own, and its share of the steps.
 
-    A pass yields `passed` tokens. It reads all weights but the embedding, less the bytes `saved`, and of each sequence
-    the prompt and, on average, half of the answer; then it waits.
+    A pass yields `passed` tokens of the `new` that it takes a sequence. It reads all weights but the embedding, less
+    the bytes `saved` in the blocks, and of each sequence the prompt and, on average, half of the answer; then it waits.
     """
-    weights = 2 * (8_030_261_248 - 128_256 * 4096) - saved
-    return ((weights + batch * token * (128 + output / 2)) / bandwidth + wait) * (output - 1) / passed / batch
+
+    def linear(tokens, logits):
+        blocks = (2 * 32 * (GQA + FFN) - saved) / bandwidth, 2 * tokens * 32 * (GQA + FFN) / 989e12
+        return max(blocks) + max(2 * HEAD / bandwidth, 2 * logits * HEAD / 989e12) + wait
+
+    caches = batch * token * (128 + output / 2) / bandwidth
+    return linear(128, 1) + (linear(batch * new, batch * new) + caches) * (output - 1) / passed / batch
 
 
 # A lever, its arguments, and what it changes by hand: sizes of the above, or bounds of the speed-up. Where that case is
 # not touched, another deployment comes last.
 LEVERS = {
-    "faster_peak": ([2], (1, 1.0004)),  # no more than the prefill can be saved
+    "faster_peak": ([2], (0.9999, 1.0001)),  # a prefill under the ridge is memory bound, as its steps are
     "more_bandwidth": ([2], {"bandwidth": 2 * 3.35e12}),
-    "more_memory": ([2], {"memory": 2 * 80e9}),
+    "more_memory": ([2], {"memory": 2 * h100().memory}),
     "scaled_overhead": ([0], {"wait": 0}),
     "quantised": ({"blocks": "int4", "cache": "fp8"}, {"saved": 32 * (GQA + FFN) * (2 - 4.25 / 8), "token": 65_536}),
     "latent_attention": ([512, 64], {"saved": 32 * (GQA - MLA) * 2, "token": 32 * (512 + 64) * 2}),
     "tensor_parallel": ([4], (1, seconds_each() / seconds_each(bandwidth=4 * 3.35e12))),  # all-reduces come on top
-    "prefix_cache": ([1.0], (1, 1.0004)),
-    "chunked_prefill": ([64], (0.999, 1)),  # a second prefill pass reads the weights once more
-    "speculative_decoding": ([4, 0.7, "free"], {"passed": 1 + 0.7 + 0.7**2 + 0.7**3 + 0.7**4}),
-    "batch_to_limit": ([], {"batch": 33}),
+    "prefix_cache": ([1.0], (0.9999, 1.0004)),
+    "chunked_prefill": ([64], (0.998, 1)),  # a second prefill pass reads the weights once more
+    "speculative_decoding": ([4, 0.7, "free"], {"passed": 1 + 0.7 + 0.7**2 + 0.7**3 + 0.7**4, "new": 5}),
+    "batch_to_limit": ([], {"batch": limit()}),
     "shorter_answer": ([0.5], {"output": 6400}),
 }
 

@@ -9,8 +9,8 @@ import pytest
 from helpers import device, gqa_model, llama, qwen3_30b_a3b, refuses, server
 
 from lessonlib.base.errors import LessonError, UnknownNameError
-from lessonlib.policy import batching, cache
-from lessonlib.policy.estimates import rho, roof_batch, used_over_read
+from lessonlib.policy import batching, cache, full_server
+from lessonlib.policy.estimates import chi, omega, rho, roof_batch, used_over_read
 from lessonlib.policy.levers import faster_peak, quantised, shorter_answer, speculative_decoding
 from lessonlib.policy.sensitivity import break_even_output, elasticities, faster_prefill, gpu_seconds
 from lessonlib.request.cost import request_cost
@@ -34,15 +34,18 @@ ON_A_CASE = {
     "steady_attention_seconds": cache.steady_attention_seconds,
     "step_parts": lambda s, r: cache.step_parts(s, r, 1),
     "answer_traffic": cache.answer_traffic,
-    "memory_batch": batching.memory_batch,
-    "steady_state": lambda s, r: batching.steady_state(s, r, 1),
-    "mixed_pass": lambda s, r: batching.mixed_pass(s, r, 1),
-    "steady_state of a share": lambda s, r: batching.prefill_share(s, r, 1),
+    "memory_batch": full_server.memory_batch,
+    "mean_slot_bytes": full_server.mean_slot_bytes,
+    "steady_state": full_server.steady_state,
+    "mixed_pass": lambda s, r: full_server.mixed_pass(s, r, 1),
+    "at_latency": full_server.at_latency,
     "parallel_thoughts": lambda s, r: batching.parallel_thoughts(s, r, 2),
     "output_token_in_prompt_tokens": lambda s, r: batching.output_token_in_prompt_tokens(s, r, 1),
     "price_of_request": lambda s, r: batching.price_of_request(s, r, 1, 2.0),
     "rho": rho,
     "roof_batch": roof_batch,
+    "chi": chi,
+    "omega": omega,
     "elasticities": elasticities,
     "Case": lambda s, r: faster_peak(2)(s, r),
     "Case of a speedup": lambda s, r: faster_peak(2).speedup(s, r),
@@ -105,9 +108,9 @@ def test_intensities_want_numbers(wrong):
 
 @pytest.mark.parametrize("wrong", ["x", 1, 0, None, []], ids=repr)
 def test_a_choice_of_two_is_true_or_false(wrong):
-    refuses(lambda: batching.memory_batch(server(), CHAT, wrong), "memory_batch: steady")
-    refuses(lambda: batching.steady_state(server(), CHAT, 1, wrong), "steady_state: mixed")
-    refuses(lambda: batching.prefill_share(server(), CHAT, 1, wrong), ": mixed")
+    refuses(lambda: full_server.steady_state(server(), CHAT, 1, wrong), "steady_state: mixed")
+    refuses(lambda: full_server.at_latency(server(), CHAT, 0.03, wrong), "at_latency: mixed")
+    refuses(lambda: chi(server(), CHAT, wrong), "chi: mix")
     refuses(lambda: cache.step_parts(server(), CHAT, 1, together=wrong), "step_parts: together")
 
 

@@ -18,8 +18,9 @@ from lessonlib.face.report.report import hourly_price, traffic_report
 from lessonlib.facts.catalogue import load_model
 from lessonlib.facts.own_traffic import OwnTraffic, read_traffic
 from lessonlib.measured.efficiency import typical_efficiency
-from lessonlib.policy.estimates import omega, rho
-from lessonlib.policy.mix import concurrency, price, rank_levers, traffic_omega
+from lessonlib.policy.estimates import chi, omega, rho
+from lessonlib.policy.full_server import memory_batch
+from lessonlib.policy.mix import price, rank_levers
 from lessonlib.request.request import Request
 from lessonlib.time.accelerator import Accelerator
 from lessonlib.time.deployment import Efficiency
@@ -61,13 +62,14 @@ def table(report, first):
 
 def test_its_numbers_are_the_librarys(report, sample):
     request, machine = sample.request, server()
-    limit = concurrency(machine, request)
+    limit = memory_batch(machine, request)
     alone, full = price(machine, request, 1), price(machine, request, limit)
     assert report.full.batch == limit and report.full.seconds == full.seconds and report.traffic.left_out == {}
     rows = table(report, "at the floor, prices in USD")
     assert rows["at the floor, prices in USD"] == ("alone", f"{limit} at a time")
     assert rows["decode's share, GPU clock"] == tuple(format_percent(c.decode_share) for c in (alone, full))
-    assert rows["TPOT"] == tuple(format_seconds(c.tpot, 3) for c in (alone, full))
+    assert rows["TPOT, others' prefills included"] == tuple(format_seconds(c.tpot, 3) for c in (alone, full))
+    assert rows["wait, from admission to the last token"][1] == format_seconds(full.wait, 3)
     output, prompt = int(sample.output.sum()), int(sample.prompt.sum())
     assert rows["output tokens a second"][1] == f"{output / full.seconds:,.0f}"
     assert rows["rho"][1] == f"{rho(machine, Request(prompt, output), limit):.3g}"
@@ -77,9 +79,10 @@ def test_its_numbers_are_the_librarys(report, sample):
     decode, prefill = (1e6 * phase.seconds * 2.5 / 3600 for phase in (full.decode, full.prefill))
     assert per_million == pytest.approx([decode / output, prefill / prompt], rel=0.02)
     memory = table(report, "memory and batch")
-    assert memory["omega of your mix"] == (f"{traffic_omega(machine, request):.3g}",)
-    mean = round(output / len(sample))
-    assert memory[f"omega of your mean output, {mean:,} tokens"] == (f"{omega(machine, mean):.3g}",)
+    mean = Request(round(prompt / len(sample)), round(output / len(sample)))
+    for name, of in (("chi", chi), ("omega", omega)):
+        assert memory[f"{name} by your requests"] == (f"{of(machine, request, mix=True):.3g}",)
+        assert memory[f"{name} by their mean"] == (f"{of(machine, mean):.3g}",)
     levers = table(report, "lever: GPU time before / after")
     assert list(levers)[1:] == [one.name for one in rank_levers(machine, request, limit)]
     shares = [
@@ -89,14 +92,19 @@ def test_its_numbers_are_the_librarys(report, sample):
     assert sum(shares) == pytest.approx(100, abs=0.2) and shares == sorted(shares, reverse=True)
 
 
-def test_its_verdict_says_phase_clock_and_what_binds(report):
+def test_its_verdict_says_phase_clock_and_what_binds(report, sample):
     facts = dict(report.sections[0].lines)
     assert report.sections[0].kind == "facts"
-    assert facts["Phase, by the GPU clock"] == "decode, 93.6 %, 66 at a time."
-    assert facts["Phase, by the request clock"].startswith("decode, 99.7 %, for one alone; decode, 99.9 %, 66 at a ")
-    assert facts["What binds"] == "memory, in 'decode: attention', the largest part of the GPU clock: 64.0 %."
-    assert "cannot rescue bandwidth" in facts["omega"] and facts["omega"].startswith("2.53")
-    assert facts["rho"].startswith("0.171") and "66 of these requests" in facts["Concurrency"]
+    limit = memory_batch(server(), sample.request)
+    full = report.full
+    decode, reads = format_percent(full.decode_share), format_percent(full.decode.attention.seconds / full.seconds)
+    assert facts["Phase, by the GPU clock"] == f"decode, {decode}, {limit} at a time."
+    assert facts["Phase, by the request clock"].startswith("decode, 99.7 %, for one alone; decode, 99.9 %, ")
+    assert facts["What binds"] == f"memory, in 'decode: attention', the largest part of the GPU clock: {reads}."
+    assert f"{limit} of these requests" in facts["Memory batch"]
+    reads, full = (of(server(), sample.request, mix=True) for of in (chi, omega))
+    assert facts["chi"].startswith(f"{reads:.3g}. ") and "no batch makes a pass compute bound" in facts["chi"]
+    assert facts["omega"].startswith(f"{full:.3g}. ") and "Memory is full before the linear layers" in facts["omega"]
     best = list(table(report, "lever: GPU time before / after"))[1]
     assert facts["Levers, best first"].startswith(best)
 
@@ -104,8 +112,19 @@ def test_its_verdict_says_phase_clock_and_what_binds(report):
 def test_another_verdict_where_prefill_dominates_and_memory_is_large():
     chat = OwnTraffic("chat", np.full(5, 1024), np.full(5, 128), np.zeros(5, int))
     facts = dict(traffic_report(server(), chat).sections[0].lines)
-    assert facts["Phase, by the GPU clock"].startswith("prefill, 66.8 %") and facts["What binds"].startswith("compute")
-    assert "compute bound" in facts["omega"]
+    assert facts["Phase, by the GPU clock"].startswith("prefill, 67.2 %") and facts["What binds"].startswith("compute")
+    assert "makes a pass mostly compute bound" in facts["chi"]
+    assert "Memory holds a batch at which the linear layers" in facts["omega"]
+
+
+def test_a_verdict_does_not_say_that_a_pass_computes_where_it_reads_caches():
+    """Production's medians: memory holds more than the roof batch of its linear layers, and passes mostly read."""
+    traffic = OwnTraffic("production", np.full(5, 208), np.full(5, 792), np.zeros(5, int))
+    report = traffic_report(server(), traffic)
+    facts = dict(report.sections[0].lines)
+    assert omega(server(), Request(208, 792)) < 1 < chi(server(), Request(208, 792))
+    assert facts["omega"].endswith("a pass spends more time reading caches all the same.")
+    assert "no batch makes a pass compute bound" in facts["chi"] and facts["What binds"].startswith("memory")
 
 
 def test_how_far_to_trust_it(report, sample):
@@ -146,8 +165,10 @@ def test_what_is_refused(sample):
     for wrong in ((2, 50, "EUR"), (2.5,), (2.5, 3), (2.5, " "), (2.5, "E" * 9)):
         with pytest.raises(InvalidInputError, match=r"Price: .*'USD'"):
             hourly_price(*wrong)
-    with pytest.raises(InvalidInputError, match="memory holds 66 of these"):
-        traffic_report(server(), sample, batch=67)
+    limit = memory_batch(server(), sample.request)
+    with pytest.raises(InvalidInputError, match=f"memory holds {limit} of these"):
+        traffic_report(server(), sample, batch=limit + 1)
+    assert traffic_report(server(), sample, batch=100).full.batch == 100
     with pytest.raises(InvalidInputError, match="batch is 0"):
         traffic_report(server(), sample, batch=0)
 
@@ -252,16 +273,17 @@ def test_it_shows_itself_in_a_notebook(report):
 
 
 def test_the_figure_says_the_share_of_each_part(report, sample):
-    costs = {"alone": report.alone, "66 at a time": report.full}
+    limit = report.full.batch
+    costs = {"alone": report.alone, f"{limit} at a time": report.full}
     figure = traffic_panels(server(), sample.prompt, sample.output, costs)
     plane, bars = figure.axes
     words = [text.get_text() for text in plane.texts]
-    assert words == ["omega > 1", "batch 1", "batch 66"]
+    assert words == ["omega > 1", "batch 1", f"batch {limit}"]
     (dots,) = [line for line in plane.lines if line.get_marker() == "o"]
     assert dots.get_xdata().tolist() == sample.prompt.tolist()
     edges = plane.get_xlim(), plane.get_ylim()
     assert edges[0][0] <= sample.prompt.min() and sample.output.max() <= edges[1][1]
-    assert "decode takes 93.6 %" in bars.get_title(loc="left").lower()
+    assert f"decode takes {format_percent(report.full.decode_share)}" in bars.get_title(loc="left").lower()
     full = report.full
     for i, phase in enumerate((full.prefill, full.decode.linear, full.decode.attention)):
         assert bars.patches[3 + i].get_width() == pytest.approx(100 * phase.seconds / full.seconds)

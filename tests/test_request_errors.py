@@ -15,9 +15,9 @@ from lessonlib.model.block import Block
 from lessonlib.model.feedforward import MixtureOfExperts
 from lessonlib.model.model import Model
 from lessonlib.model.precision import Precision
-from lessonlib.policy.batching import memory_batch, mixed_pass, steady_state
 from lessonlib.policy.cache import steady_attention_seconds
 from lessonlib.policy.estimates import omega, rho, ridge_tokens, roof_batch
+from lessonlib.policy.full_server import memory_batch, mixed_pass, steady_state
 from lessonlib.policy.sensitivity import elasticities
 from lessonlib.request.cost import request_cost
 from lessonlib.request.request import Request
@@ -295,7 +295,7 @@ def test_what_is_no_deployment_is_refused_everywhere(wrong):
         lambda: request_cost(wrong, Request(1, 1)),
         lambda: ridge_tokens(wrong),
         lambda: rho(wrong, Request(1, 1)),
-        lambda: omega(wrong, 1),
+        lambda: omega(wrong, Request(1, 1)),
         lambda: roof_batch(wrong, Request(1, 1)),
     ):
         refuses(call, "deployment", "Deployment")

@@ -9,10 +9,10 @@ from helpers import deepseek_v3, device, gqa_model, h100, qwen3_30b_a3b, refuses
 
 from lessonlib.base.errors import DoesNotFitError, InvalidInputError
 from lessonlib.model.precision import Precision
-from lessonlib.policy.batching import memory_batch
-from lessonlib.policy.estimates import omega
+from lessonlib.policy.estimates import chi, omega, roof_batch
+from lessonlib.policy.full_server import full_batch, mean_slot_bytes, memory_batch, steady_state
 from lessonlib.policy.levers import faster_peak, more_bandwidth
-from lessonlib.policy.mix import concurrency, mean_slot_bytes, price, rank_levers, traffic_omega, usual_levers
+from lessonlib.policy.mix import price, rank_levers, usual_levers
 from lessonlib.request.cost import request_cost
 from lessonlib.request.request import Request, fits
 from lessonlib.time.deployment import Efficiency, Speculation
@@ -46,28 +46,22 @@ def test_the_cost_of_a_mix_is_the_sum_over_its_requests(deployment, batch):
     assert found.decode.seconds == pytest.approx(decode, rel=1e-12)
     assert found.decode.flops == pytest.approx(flops, rel=1e-12)
     assert found.seconds == pytest.approx(prefill + decode, rel=1e-12)
-    assert found.tpot == pytest.approx(batch * decode / np.sum(MIX.output - 1), rel=1e-12)
-    assert found.tpot_with_stops > found.tpot
+    steps = np.sum(MIX.output - 1)
+    assert found.step == pytest.approx(batch * decode / steps, rel=1e-12)
+    assert found.wait == pytest.approx(batch * (prefill + decode) / 4, rel=1e-12)
+    assert found.tpot == pytest.approx((batch * (prefill + decode) - prefill) / steps, rel=1e-12)
     assert found.request_clock_decode_share == pytest.approx(batch * decode / (prefill + batch * decode), rel=1e-12)
 
 
-def test_requests_all_alike_give_the_limit_the_omega_and_the_share_of_one():
-    for request in (Request(1024, 128), Request(128, 12_800)):
-        many = Request(np.full(9, request.prompt), np.full(9, request.output))
-        limit = concurrency(server(), many)
-        assert limit == memory_batch(server(), request)
-        assert traffic_omega(server(), many) == pytest.approx(omega(server(), request.output), rel=1e-12)
-        found, one = price(server(), many, limit), request_cost(server(), request, limit)
-        assert found.decode.seconds / 9 == pytest.approx(one.decode.seconds / limit, rel=1e-12)
+def test_requests_all_alike_cost_what_steady_state_says():
+    for request in (Request(1024, 128), Request(128, 12_800), Request(5000, 300, 4000)):
+        one = steady_state(server(), request)
+        many = Request(np.full(9, request.prompt), np.full(9, request.output), np.full(9, request.cached))
+        found = price(server(), many, one.batch)
+        assert found.seconds / 9 == pytest.approx(one.seconds_per_request, rel=1e-12)
+        assert found.wait == pytest.approx(one.wait, rel=1e-12)
         assert found.tpot == pytest.approx(one.tpot, rel=1e-12)
-
-
-def test_a_slot_is_weighted_by_how_long_a_request_decodes():
-    mix = Request(np.array([100, 100]), np.array([1000, 9000]))
-    token = server().cache_bytes_per_token
-    assert mean_slot_bytes(server(), mix) == pytest.approx(token * (1100 * 1000 + 9100 * 9000) / 10_000)
-    assert mean_slot_bytes(server(), mix, paged=True) == pytest.approx(token * (600 * 1000 + 4600 * 9000) / 10_000)
-    assert concurrency(server(), mix) < concurrency(server(), mix, paged=True)
+        assert found.step == pytest.approx(one.step, rel=1e-12)
 
 
 def test_what_binds_each_part():
@@ -104,7 +98,7 @@ def test_refusals():
     with pytest.raises(InvalidInputError, match="batch is 0"):
         price(server(), MIX, 0)
     with pytest.raises(DoesNotFitError):
-        concurrency(server(accelerator=replace(h100(), memory=18e9)), Request(np.array([50_000]), np.array([50_000])))
+        full_batch(server(accelerator=replace(h100(), memory=18e9)), Request(np.array([50_000]), np.array([50_000])))
 
 
 def test_requests_of_one_output_token_have_no_step():
@@ -141,8 +135,10 @@ def test_levers_that_are_in_place_already_are_left_out():
 
 CALLS = {
     "price": lambda request: price(server(), request, 1),
-    "concurrency": lambda request: concurrency(server(), request),
-    "traffic_omega": lambda request: traffic_omega(server(), request),
+    "chi": lambda request: chi(server(), request, mix=True),
+    "roof_batch": lambda request: roof_batch(server(), request, mix=True),
+    "omega": lambda request: omega(server(), request, mix=True),
+    "memory_batch": lambda request: memory_batch(server(), request),
     "mean_slot_bytes": lambda request: mean_slot_bytes(server(), request),
     "fits": lambda request: fits(server(), request),
     "usual_levers": lambda request: usual_levers(server(), request),
@@ -170,16 +166,17 @@ def test_a_mix_with_a_request_that_cannot_be_meant_is_refused_by_its_row(name, r
 
 def test_weights_that_leave_no_memory_have_no_omega():
     with pytest.raises(DoesNotFitError):
-        traffic_omega(server(accelerator=replace(h100(), memory=10e9)), MIX)
+        omega(server(accelerator=replace(h100(), memory=10e9)), MIX, mix=True)
 
 
-@pytest.mark.parametrize("call", [concurrency, mean_slot_bytes])
-@pytest.mark.parametrize("wrong", ["yes", 1, None])
-def test_paged_is_true_or_false(call, wrong):
-    refuses(lambda: call(server(), MIX, wrong), f"{call.__name__}: paged")
+@pytest.mark.parametrize("call", [memory_batch, mean_slot_bytes])
+@pytest.mark.parametrize("wrong", ["yes", 0, None])
+def test_a_page_is_a_count_of_tokens(call, wrong):
+    refuses(lambda: call(server(), MIX, wrong), f"{call.__name__}: page")
 
 
 def test_the_caller_s_dtype_does_not_wrap():
     small, large = (Request(np.full(300, 100, kind), np.full(300, 120, kind)) for kind in (np.int8, np.int64))
-    assert traffic_omega(server(), small) == traffic_omega(server(), large)
+    assert omega(server(), small, mix=True) == omega(server(), large, mix=True)
+    assert memory_batch(server(), small) == memory_batch(server(), large)
     assert price(server(), small, 7).seconds == price(server(), large, 7).seconds

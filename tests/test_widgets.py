@@ -74,7 +74,7 @@ def test_the_numbers_shown_are_those_of_request_cost(explorer, model, accelerato
     assert float(shown["prefill / decode, exact"]) == pytest.approx(
         cost.prefill.seconds / cost.decode.seconds, rel=0.01
     )
-    assert float(shown["omega"]) == pytest.approx(omega(deployment, output), rel=0.01)
+    assert float(shown["omega"]) == pytest.approx(omega(deployment, Request(prompt, output)), rel=0.01)
     assert int(shown["largest batch that fits"].replace(",", "")) == deployment.largest_batch(prompt + output)
 
 

@@ -1,15 +1,10 @@
 """What follows from the cost of a request: estimates, growth of the cache, batching, levers, mixes, serving."""
 
 from lessonlib.policy.batching import (
-    SteadyState,
     intensities,
-    memory_batch,
-    mixed_pass,
     output_token_in_prompt_tokens,
     parallel_thoughts,
-    prefill_share,
     price_of_request,
-    steady_state,
 )
 from lessonlib.policy.cache import (
     Paging,
@@ -20,7 +15,16 @@ from lessonlib.policy.cache import (
     span_where_cache_passes_weights,
     step_parts,
 )
-from lessonlib.policy.estimates import omega, rho, ridge_tokens, roof_batch, used_over_read
+from lessonlib.policy.estimates import chi, omega, rho, ridge_tokens, roof_batch, used_over_read
+from lessonlib.policy.full_server import (
+    AtLatency,
+    SteadyState,
+    at_latency,
+    mean_slot_bytes,
+    memory_batch,
+    mixed_pass,
+    steady_state,
+)
 from lessonlib.policy.levers import (
     Lever,
     batch_to_limit,
@@ -36,7 +40,7 @@ from lessonlib.policy.levers import (
     speculative_decoding,
     tensor_parallel,
 )
-from lessonlib.policy.mix import TrafficCost, concurrency, mean_slot_bytes, price, rank_levers, traffic_omega
+from lessonlib.policy.mix import TrafficCost, price, rank_levers
 from lessonlib.policy.sensitivity import break_even_by_rho, break_even_output, elasticities, faster_prefill
 from lessonlib.policy.serving.simulator import simulate
 from lessonlib.policy.serving.traffic import Traffic, all_at_once, poisson_traffic

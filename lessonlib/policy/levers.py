@@ -1,4 +1,4 @@
-"""Levers: named changes of a case, and what each buys. They go through `request_cost`, so nothing is estimated here."""
+"""Levers: named changes of a case, and what each buys. They go through `steady_state`: nothing is estimated here."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
@@ -11,8 +11,7 @@ from lessonlib.base.errors import UnknownNameError
 from lessonlib.model.attention import GroupedQueryAttention, MultiHeadLatentAttention
 from lessonlib.model.block import Block
 from lessonlib.model.precision import Precision
-from lessonlib.policy.batching import memory_batch
-from lessonlib.request.cost import request_cost
+from lessonlib.policy.full_server import full_batch, steady_state
 from lessonlib.request.request import Case, Request
 from lessonlib.time.deployment import Deployment, Speculation
 
@@ -28,26 +27,23 @@ class Lever:
         return self.change(Case(deployment, request, batch))
 
     def speedup(self, deployment: Deployment, request: Request, batch: int = 1) -> float:
-        """GPU seconds of one request before over after, at the batch that the lever leaves."""
+        """GPU seconds of one request in steady state before over after, at the batch that the lever leaves."""
         case = Case(deployment, request, batch)
         return _seconds_each(case) / _seconds_each(self.change(case))
 
     def speedup_at_limit(self, deployment: Deployment, request: Request) -> float:
-        """The same with the largest batch that fits before, and the largest that fits after."""
+        """The same on a full server: with the memory batch before, and the memory batch after."""
         before = _at_limit(Case(deployment, request))
         return _seconds_each(before) / _seconds_each(_at_limit(self.change(before)))
 
 
 def _seconds_each(case: Case) -> float:
-    return request_cost(*case).seconds / case.batch
+    return steady_state(*case).seconds_per_request
 
 
 def _at_limit(case: Case) -> Case:
     """The case at its memory batch; DoesNotFitError when not even one such request fits."""
-    batch = memory_batch(case.deployment, case.request)
-    if not batch:
-        case.deployment.require_fit(case.request.prompt + case.request.output)
-    return replace(case, batch=batch)
+    return replace(case, batch=full_batch(case.deployment, case.request))
 
 
 TIMES = rate("times")
@@ -154,7 +150,7 @@ def prefix_cache(hit: float) -> Lever:
 
 @checked(tokens=count())
 def chunked_prefill(tokens: int) -> Lever:
-    """Prefill in passes of at most `tokens` tokens. What mixing them into decode steps saves is batching.mixed_pass."""
+    """Prefill in passes of at most `tokens` tokens. What mixing them into decode steps saves, `steady_state` says."""
     return _on_deployment(f"prefill chunks of {tokens:,}", lambda d: replace(d, prefill_chunk=tokens))
 
 
@@ -167,7 +163,7 @@ def speculative_decoding(draft_tokens: int, acceptance: float, draft: Any) -> Le
 
 
 def batch_to_limit() -> Lever:
-    """The largest batch that fits in memory."""
+    """The memory batch."""
     return Lever("batch to the memory limit", _at_limit)
 
 

@@ -1,13 +1,13 @@
 """Cost of a mix of requests, each with its own lengths, on a server that always has as many of them under way.
 
-    held        = sum(output x bytes of prompt + output) / sum(output)    of a slot, on average over time
-    concurrency = M_free / held                                           reserved for prompt + output tokens each
+    memory batch = M_free / (sum(output x bytes held in the middle of the answer) / sum(output))
     GPU seconds = sum over requests of T_prefill, alone, + sum over its steps of (linear part at batch b) / b
                   + its own attention
-    TPOT        = b x sum of decode's GPU seconds / sum of steps          a step has the mean of all spans
+    wait        = b x GPU seconds of a request, on average                Little's law
+    TPOT        = (b x sum of GPU seconds - sum of prefills) / sum of steps
 
 A request stays as many steps as it has output tokens, so a slot is weighted by these. For requests that are all alike,
-`price` is request_cost with the prompts prefilled one by one. The sum is over all requests, none is drawn.
+`price` is `steady_state`; of a mix, a step's cost goes by the length-weighted span. The sum is over all requests.
 """
 
 import math
@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lessonlib.base.checks import checked, flag
+from lessonlib.base.checks import checked
 from lessonlib.base.elementwise import ratio
 from lessonlib.base.errors import InvalidInputError
 from lessonlib.model.precision import ATTENTION
-from lessonlib.policy.estimates import ridge_tokens
+from lessonlib.policy.full_server import full_batch
 from lessonlib.policy.levers import (
     Lever,
     faster_peak,
@@ -74,8 +74,9 @@ class TrafficCost:
     """What all requests cost together when `batch` of them are always under way.
 
     `steps`: decode steps of all requests. `ttft`: seconds of each request's prefill alone, an array. `seconds`: the GPU
-    clock, and `decode_share` the share of it that is decode. `tpot`: seconds per output token after the first, without
-    stops for others' prefills, and `tpot_with_stops` with them; NaN where no request has a second token.
+    clock, and `decode_share` the share of it that is decode. `wait`: seconds from admission to the last token, the mean
+    over requests (Little). `step`: seconds of a decode step. `tpot`: seconds from a user's token to the next, others'
+    prefills included; both NaN where no request has a second token.
     """
 
     batch: int
@@ -85,8 +86,9 @@ class TrafficCost:
     ttft: Any
     seconds = property(lambda self: self.prefill.seconds + self.decode.seconds)
     decode_share = property(lambda self: self.decode.seconds / self.seconds)
-    tpot = property(lambda self: ratio(self.batch * self.decode.seconds, self.steps))
-    tpot_with_stops = property(lambda self: ratio(self.batch * self.seconds, self.steps))
+    wait = property(lambda self: self.batch * self.seconds / len(self.ttft))
+    step = property(lambda self: ratio(self.batch * self.decode.seconds, self.steps))
+    tpot = property(lambda self: ratio(self.batch * self.seconds - self.prefill.seconds, self.steps))
 
     @property
     def request_clock_decode_share(self) -> float:
@@ -95,48 +97,11 @@ class TrafficCost:
         return waiting / (self.prefill.seconds + waiting)
 
 
-@checked(deployment=DEPLOYMENT, request=REQUESTS, paged=flag())
-def mean_slot_bytes(deployment: Deployment, request: Request, paged: bool = False) -> float:
-    """Bytes that a slot holds on average over time: reserved at prompt + output, or `paged`, what is filled so far."""
-    prompt, output, _ = columns_of("mean_slot_bytes", request)
-    held = deployment.sequence_bytes(prompt + (output / 2 if paged else output))
-    return float(np.sum(held * output) / np.sum(output))
-
-
-@checked(deployment=DEPLOYMENT, request=REQUESTS, paged=flag())
-def concurrency(deployment: Deployment, request: Request, paged: bool = False) -> int:
-    """How many requests of a mix memory holds at a time, on average; of requests all alike it is the memory batch.
-
-    Raises DoesNotFitError when memory does not hold even one of them.
-    """
-    prompt, output, _ = columns_of("concurrency", request)
-    each = mean_slot_bytes(deployment, request, paged)
-    if not each:
-        raise InvalidInputError(f"concurrency: {deployment.model.name} keeps neither cache nor state; any number fits.")
-    found = math.floor(deployment.memory_free / each)
-    if found < 1:
-        deployment.require_fit(int(np.max(prompt + output)))
-    return max(1, found)
-
-
-@checked(deployment=DEPLOYMENT, request=REQUESTS)
-def traffic_omega(deployment: Deployment, request: Request) -> float:
-    """omega of a mix: its roof batch over its memory batch; of requests all alike, n_out K ridge / M_free.
-
-    Raises DoesNotFitError when the weights leave no memory.
-    """
-    prompt, output, cached = columns_of("traffic_omega", request)
-    if deployment.memory_free <= 0:
-        deployment.require_fit(1)
-    roof = ridge_tokens(deployment) / (1 + float(np.sum(prompt - cached)) / float(np.sum(output)))
-    return roof * mean_slot_bytes(deployment, request) / deployment.memory_free
-
-
 @checked(deployment=DEPLOYMENT, request=REQUESTS, batch=BATCH)
 def price(deployment: Deployment, request: Request, batch: int) -> TrafficCost:
     """GPU seconds of all requests (arrays of one dimension) when `batch` of them are always under way.
 
-    Whether they fit is not asked: see `fits` and `concurrency`. Raises InvalidInputError for a deployment with prefill
+    Whether they fit is not asked: see `fits` and `memory_batch`. Raises InvalidInputError for a deployment with prefill
     chunks, which belong to engines that mix them into decode steps.
     """
     prompt, output, cached = columns_of("price", request)
@@ -201,7 +166,7 @@ def rank_levers(deployment: Deployment, request: Request, batch: int) -> list[Ra
 
     def both(case: Case) -> tuple[TrafficCost, TrafficCost]:
         """At its batch, and at its own memory limit: one price where these are one."""
-        held, limit = price(*case), concurrency(case.deployment, case.request)
+        held, limit = price(*case), full_batch(case.deployment, case.request)
         return held, held if limit == case.batch else price(case.deployment, case.request, limit)
 
     columns_of("rank_levers", request)

@@ -30,5 +30,8 @@ class LengthQuantiles(Checked):
 
     def sample(self, random: "np.random.Generator", count: int) -> Any:
         """`count` lengths in whole tokens, drawn by inverting the quantiles: exp(interpolation of ln length at u)."""
-        at = np.interp(random.random(count), self.probabilities, np.log(self.lengths))
-        return np.rint(np.exp(at)).astype(np.int64)
+        return np.rint(self.at(random.random(count))).astype(np.int64)
+
+    def at(self, probability: Any) -> Any:
+        """The lengths at some probabilities (an array)."""
+        return np.exp(np.interp(probability, self.probabilities, np.log(self.lengths)))

@@ -22,7 +22,7 @@ MOST_DEVICES = 1024  # of one tensor-parallel group that a remedy may name
 def largest_batch(deployment: Any, tokens: int) -> int:
     """The largest batch of sequences that hold `tokens` tokens each; 0 when not even one fits. Deployment's method.
 
-    Of one request, `policy.memory_batch` says how many tokens a sequence holds; of a mix, `policy.concurrency` does.
+    `policy.memory_batch` says how many are under way at a time on a full server, of one request or of a mix.
     """
     if deployment.memory_free <= 0:
         return 0

@@ -2,7 +2,6 @@
 
 from lessonlib.face.exercises.book.common import CHAT, FP8_CACHE, INT4, REASONING, cost_of, server
 from lessonlib.face.exercises.book.notebook_05 import SPECULATION
-from lessonlib.policy.batching import memory_batch
 from lessonlib.policy.levers import faster_peak, more_bandwidth, prefix_cache
 from lessonlib.policy.sensitivity import break_even_output, elasticities
 
@@ -12,7 +11,7 @@ def prefill_percent(request, batch=1):
 
 
 def at_limit(request, rate):
-    return elasticities(server(), request, memory_batch(server(), request))[rate]
+    return elasticities(server(), request, server().largest_batch(request.prompt + request.output))[rate]
 
 
 def faster(lever, batch):
@@ -21,7 +20,7 @@ def faster(lever, batch):
 
 def turn(request, one, other):
     """The first batch at which one lever beats the other."""
-    batches = range(1, memory_batch(server(), request) + 1)
+    batches = range(1, server().largest_batch(request.prompt + request.output) + 1)
     return next(b for b in batches if one.speedup(server(), request, b) > other.speedup(server(), request, b))
 
 
@@ -30,7 +29,7 @@ HELD = {
     "**Acceptance is assumed**: 0.7": lambda: f"**Acceptance is assumed**: {SPECULATION.acceptance}",
     "0.0074 % of reasoning alone, 2.5 % of chat alone, 67 % of chat's GPU clock at its limit": lambda: (
         f"{prefill_percent(REASONING):.4f} % of reasoning alone, {prefill_percent(CHAT):.1f} % of chat alone, "
-        f"{prefill_percent(CHAT, memory_batch(server(), CHAT)):.0f} % of chat's GPU clock at its limit"
+        f"{prefill_percent(CHAT, server().largest_batch(1152)):.0f} % of chat's GPU clock at its limit"
     ),
     "20 output tokens make its prefill a twentieth": lambda: (
         f"{break_even_output(server(), 100)} output tokens make its prefill a twentieth"

@@ -20,7 +20,7 @@ from lessonlib.face.palette import (
     QUIET,
     WEIGHTS,
 )
-from lessonlib.policy.batching import memory_batch
+from lessonlib.policy.full_server import memory_batch
 from lessonlib.policy.levers import Lever
 from lessonlib.policy.sensitivity import break_even_by_rho, break_even_output, faster_prefill
 from lessonlib.request.cost import RequestCost

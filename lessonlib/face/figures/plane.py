@@ -1,5 +1,6 @@
 """The plane of prompt and output tokens, log-log: which requests are decode-heavy, and which batching cannot help."""
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -70,13 +71,18 @@ def plane(
 
 
 def omega_edge(axes: Axes, deployment: Deployment) -> float:
-    """Shade what lies above omega = 1 of the plane, draw its edge dashed, and return it in output tokens."""
-    (low, high), edge = axes.get_ylim(), 1 / omega(deployment, 1)
-    if edge < high:
-        axes.axhspan(max(edge, low), high, color=CACHE, alpha=0.09, linewidth=0)
-    if low < edge < high:
-        axes.axhline(edge, color=CACHE, linestyle="--", linewidth=1.6)
-    return edge
+    """Shade what lies above omega = 1 of the plane, nothing cached, and draw its edge dashed.
+
+    Returns the output tokens of the edge at the shortest prompt shown.
+    """
+    (low, high), prompts = axes.get_ylim(), np.geomspace(*axes.get_xlim(), 60)
+    outputs = np.geomspace(1, 2.0**40, 1600).round()
+    over = omega(deployment, Request(np.ceil(prompts), outputs[:, None])) > 1
+    edge = np.where(over.any(axis=0), outputs[np.argmax(over, axis=0)], math.inf)
+    if edge.min() < high:
+        axes.fill_between(prompts, np.clip(edge, low, high), high, color=CACHE, alpha=0.09, linewidth=0)
+        axes.plot(prompts, np.where((edge > low) & (edge < high), edge, np.nan), "--", color=CACHE, linewidth=1.6)
+    return float(edge[0])
 
 
 def rho_line(

@@ -15,7 +15,8 @@ from lessonlib.base.text import one_line
 from lessonlib.face.report.page import Section, as_html, as_markdown, whole_page
 from lessonlib.face.report.sections import Found
 from lessonlib.facts.own_traffic import TRAFFIC, OwnTraffic
-from lessonlib.policy.mix import TrafficCost, concurrency, price, rank_levers
+from lessonlib.policy.full_server import full_batch
+from lessonlib.policy.mix import TrafficCost, price, rank_levers
 from lessonlib.time.deployment import DEPLOYMENT, Deployment
 
 PRICES = (1e-6, 1e12)  # of a device and hour, in any currency
@@ -91,7 +92,7 @@ def traffic_report(
     if price_per_hour is not None:
         price_per_hour, currency = hourly_price(price_per_hour, currency)
     traffic = traffic.taken_by(deployment)
-    request, limit = traffic.request, concurrency(deployment, traffic.request)
+    request, limit = traffic.request, full_batch(deployment, traffic.request)
     if batch is not None and batch > limit:
         raise InvalidInputError(
             f"traffic_report: batch is {batch:,}, but memory holds {limit:,} of these requests on average; give at "

@@ -13,8 +13,9 @@ from lessonlib.face.report.page import Picture, Section
 from lessonlib.facts.catalogue import accelerator_names, load_accelerator
 from lessonlib.facts.own_traffic import OwnTraffic
 from lessonlib.measured.efficiency import typical_efficiency
-from lessonlib.policy.estimates import RHO_OF_FIVE_PERCENT, omega, rho, ridge_tokens, roof_batch
-from lessonlib.policy.mix import Ranked, TrafficCost, concurrency, mean_slot_bytes, price, traffic_omega
+from lessonlib.policy.estimates import RHO_OF_FIVE_PERCENT, chi, omega, rho, ridge_tokens, roof_batch
+from lessonlib.policy.full_server import mean_slot_bytes
+from lessonlib.policy.mix import Ranked, TrafficCost, price
 from lessonlib.request.explain import peaks_in_words
 from lessonlib.request.request import Request
 from lessonlib.time.deployment import Deployment, Efficiency
@@ -49,6 +50,13 @@ class Found:
         """All requests as one of as many tokens: rho and the roof batch of it are those of the whole."""
         of = self.request
         return Request(int(np.sum(of.prompt)), int(np.sum(of.output)), int(np.sum(of.cached)))
+
+    @cached_property
+    def mean(self) -> Request:
+        """A request of the mean lengths, in whole tokens."""
+        of, count = self.whole, len(self.traffic)
+        prompt = max(1, round(of.prompt / count))
+        return Request(prompt, max(1, round(of.output / count)), min(round(of.cached / count), prompt - 1))
 
     @cached_property
     def columns(self) -> dict[str, TrafficCost]:
@@ -101,12 +109,6 @@ def _bindings(cost: TrafficCost) -> list[tuple[str, float, str]]:
 def _verdict(found: Found) -> list[Section]:
     alone, full = found.alone, found.full
     part, share, bound = _bindings(full)[0]
-    mix = traffic_omega(found.deployment, found.request)
-    batching = (
-        "Memory is full before the linear layers turn compute bound: a larger batch cannot rescue bandwidth."
-        if mix > 1
-        else "Memory holds a batch large enough to make passes with prompts mixed in compute bound."
-    )
     exact = f"{full.prefill.seconds / full.decode.seconds:.3g}" if full.decode.seconds else "undefined"
     best = ", ".join(f"{one.name} {_times(one.at_limit)}" for one in found.ranked[:3])
     lines = [
@@ -122,11 +124,41 @@ def _verdict(found: Found) -> list[Section]:
             f"{rho(found.deployment, found.whole, full.batch):.3g}, an estimate of prefill over decode; with the cache "
             f"reads, {exact}. A prefill that took no time would save {format_percent(1 - full.decode_share)}.",
         ),
-        ("omega", f"{mix:.3g}. {batching}"),
-        ("Concurrency", f"memory holds {found.limit:,} of these requests at a time, on average."),
+        *_limits(found),
+        ("Memory batch", f"memory holds {found.limit:,} of these requests at a time, on average."),
         ("Levers, best first", f"{best}."),
     ]
     return [Section("facts", lines)]
+
+
+def _limits(found: Found) -> list[tuple[str, str]]:
+    """chi and omega of the mix, and what they say. A model without a growing cache has neither."""
+    if not found.deployment.cache_bytes_per_token:
+        return []
+    reads, full = (of(found.deployment, found.request, mix=True) for of in (chi, omega))
+    return [
+        (
+            "chi",
+            f"{reads:.3g}. "
+            + (
+                "A token's cache takes longer to read than its linear layers to compute: no batch makes a pass compute "
+                "bound."
+                if reads > 1
+                else "A token's linear layers take longer to compute than its cache to read: a large batch makes a "
+                "pass mostly compute bound."
+            ),
+        ),
+        (
+            "omega",
+            f"{full:.3g}. "
+            + (
+                "Memory is full before the linear layers turn compute bound."
+                if full > 1
+                else "Memory holds a batch at which the linear layers of passes with prompts mixed in turn compute "
+                + ("bound; a pass spends more time reading caches all the same." if reads > 1 else "bound.")
+            ),
+        ),
+    ]
 
 
 def _figure(found: Found) -> Section:
@@ -190,8 +222,9 @@ def _costs(found: Found) -> Section:
         ("decode's share, GPU clock", lambda c: format_percent(c.decode_share)),
         ("decode's share, request clock", lambda c: format_percent(c.request_clock_decode_share)),
         ("decode's share, FLOPs", lambda c: format_percent(c.decode.flops / (c.decode.flops + c.prefill.flops))),
-        ("TPOT", lambda c: format_seconds(c.tpot, 3)),
-        ("TPOT, with stops for others' prefills", lambda c: format_seconds(c.tpot_with_stops, 3)),
+        ("a decode step", lambda c: format_seconds(c.step, 3)),
+        ("TPOT, others' prefills included", lambda c: format_seconds(c.tpot, 3)),
+        ("wait, from admission to the last token", lambda c: format_seconds(c.wait, 3)),
         ("output tokens a second", lambda c: f"{whole.output / c.seconds:,.0f}"),
         ("requests an hour", lambda c: f"{3600 * count / c.seconds:,.0f}"),
         ("rho", lambda c: f"{rho(found.deployment, whole, c.batch):.3g}"),
@@ -211,15 +244,14 @@ def _memory(found: Found) -> Section:
         ("weights", format_bytes(deployment.weight_bytes)),
         ("left for the cache", format_bytes(deployment.memory_free)),
         ("a request, on average over time", format_bytes(mean_slot_bytes(deployment, request))),
-        ("requests at a time, reserved to their end", f"{found.limit:,}"),
-        ("requests at a time, paged, at their mean", f"{concurrency(deployment, request, paged=True):,}"),
+        ("memory batch: requests at a time, on average", f"{found.limit:,}"),
         ("ridge, tokens in a pass", f"{ridge_tokens(deployment):,.0f}"),
-        ("roof batch, prefill mixed in", f"{roof_batch(deployment, found.whole):,.0f}"),
-        ("omega of your mix", f"{traffic_omega(deployment, request):.3g}"),
+        ("roof batch of the linear layers, prefill mixed in", f"{roof_batch(deployment, request, mix=True):,.0f}"),
     ]
     if deployment.cache_bytes_per_token:
-        mean = max(1, round(found.whole.output / len(found.traffic)))
-        rows.append((f"omega of your mean output, {mean:,} tokens", f"{omega(deployment, mean):.3g}"))
+        for name, of in (("chi", chi), ("omega", omega)):
+            rows.append((f"{name} by your requests", f"{of(deployment, request, mix=True):.3g}"))
+            rows.append((f"{name} by their mean", f"{of(deployment, found.mean):.3g}"))
     return Section("table", rows)
 
 

@@ -25,9 +25,10 @@ from lessonlib.face.widgets.explorer import (
     table,
 )
 from lessonlib.facts.catalogue import model_names
-from lessonlib.policy.batching import memory_batch, output_token_in_prompt_tokens, price_of_request, steady_state
+from lessonlib.policy.batching import output_token_in_prompt_tokens, price_of_request
 from lessonlib.policy.cache import answer_traffic, span_where_cache_passes_weights, step_parts
 from lessonlib.policy.estimates import omega, rho, roof_batch
+from lessonlib.policy.full_server import memory_batch, steady_state
 from lessonlib.policy.sensitivity import break_even_output, faster_prefill
 from lessonlib.request.cost import request_cost
 from lessonlib.request.request import Request
@@ -185,7 +186,7 @@ def batch_numbers(model: str, accelerator: str, prompt: int, output: int) -> dic
     return {
         "largest batch that fits": f"{wall:,}",
         "roof batch (estimate)": f"{roof_batch(deployment, request):,.0f}",
-        "omega": f"{omega(deployment, output):.3g}",
+        "omega": f"{omega(deployment, request):.3g}",
         "tokens/s at batch 1": f"{alone.tokens_per_second:,.1f}",
         "tokens/s at the wall": f"{full.tokens_per_second:,.1f}",
         "TPOT at batch 1": format_seconds(alone.tpot),

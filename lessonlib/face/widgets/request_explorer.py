@@ -5,6 +5,8 @@ Every number shown is `request_cost`'s, `rho`'s or `omega`'s. Needs ipywidgets, 
 
 import math
 
+import numpy as np
+
 from lessonlib.base.checks import count
 from lessonlib.base.units import format_bytes, format_percent, format_seconds, tokens_label
 from lessonlib.face.palette import BOUNDARY, CACHE, CACHE_INK, GRID, MEASURED, PREFILL, QUIET, WEIGHTS
@@ -23,6 +25,7 @@ from lessonlib.facts.workloads import load_workload, workload_names
 from lessonlib.policy.estimates import RHO_OF_FIVE_PERCENT, omega, rho
 from lessonlib.request.cost import RequestCost, request_cost
 from lessonlib.request.request import REQUEST, Request
+from lessonlib.time.deployment import Deployment
 
 START = {"model": "llama-3.1-8b", "accelerator": "h100-sxm", "prompt": 1024, "output": 128, "batch": 1}
 # The picture. The plane runs from 1 token to these powers of ten.
@@ -49,7 +52,7 @@ def numbers(cost: RequestCost) -> dict[str, str]:
         "decode share of FLOPs": format_percent(cost.decode.flops / cost.flops, 4),
         "rho, the estimate": f"{rho(deployment, request, batch):.3g}",
         "prefill / decode, exact": "undefined" if math.isnan(exact) else f"{exact:.3g}",
-        "omega": f"{omega(deployment, request.output):.3g}",
+        "omega": f"{omega(deployment, request):.3g}",
         "memory needed": f"{format_bytes(deployment.memory_needed(tokens, batch), 3)} of "
         f"{format_bytes(deployment.memory_available, 3)}",
         "largest batch that fits": f"{deployment.largest_batch(tokens):,}",
@@ -81,7 +84,7 @@ def _picture(cost: RequestCost) -> str:
     label = (
         f"{deployment.model.name} on {deployment.accelerator.name}, {request.prompt:,} to {request.output:,} tokens, "
         f"batch {cost.batch:,}: decode is {format_percent(cost.decode_share, 4)} of {format_seconds(cost.seconds)} of "
-        f"GPU time; rho {rho(deployment, request, cost.batch):.3g}, omega {omega(deployment, request.output):.3g}"
+        f"GPU time; rho {rho(deployment, request, cost.batch):.3g}, omega {omega(deployment, request):.3g}"
     )
     return svg(HEIGHT, label, _bar(cost) + _plane(cost))
 
@@ -103,11 +106,20 @@ def _bar(cost: RequestCost) -> str:
     return "".join(drawn)
 
 
+def _omega_edge(deployment: Deployment) -> list[tuple[float, float]]:
+    """Points of the picture where omega is 1, from left to right, as far as the plane goes."""
+    prompts = np.ceil(np.geomspace(1, 10**DECADES_ACROSS, 40))
+    outputs = np.geomspace(1, 10**DECADES_UP, 500).round()
+    over = omega(deployment, Request(prompts, outputs[:, None])) > 1
+    edge = np.where(over.any(axis=0), outputs[np.argmax(over, axis=0)], 10**DECADES_UP)
+    return [(_across(x), _up(y)) for x, y in zip(prompts.tolist(), edge.tolist(), strict=True)]
+
+
 def _plane(cost: RequestCost) -> str:
-    roof = _up(min(max(1 / omega(cost.deployment, 1), 1.0), 10**DECADES_UP))
-    drawn = [
-        f'<rect x="{LEFT}" y="{TOP}" width="{RIGHT - LEFT}" height="{roof - TOP:.1f}" fill="{CACHE}" opacity="0.1"/>'
-    ]
+    edge = _omega_edge(cost.deployment)
+    roof = edge[0][1]
+    line = "L".join(f"{x:.1f} {y:.1f}" for x, y in edge)
+    drawn = [f'<path d="M{line}V{TOP}H{LEFT}Z" fill="{CACHE}" opacity="0.1"/>']
     for power in range(6):
         x, y, tokens = _across(10**power), _up(10**power), tokens_label(10**power)
         drawn.append(f'<path d="M{x:.1f} {TOP}V{BOTTOM}M{LEFT} {y:.1f}H{RIGHT}" stroke="{GRID}"/>')
@@ -115,7 +127,7 @@ def _plane(cost: RequestCost) -> str:
     drawn.append(svg_text((LEFT + RIGHT) / 2, BOTTOM + 36, "prompt tokens (log scale)", anchor="middle"))
     turned = f' transform="rotate(-90 14 {(TOP + BOTTOM) / 2})"'
     drawn.append(svg_text(14, (TOP + BOTTOM) / 2, "output tokens (log scale)", anchor="middle", more=turned))
-    drawn.append(f'<path d="M{LEFT} {roof:.1f}H{RIGHT}" stroke="{CACHE}" stroke-width="2" stroke-dasharray="6 4"/>')
+    drawn.append(f'<path d="M{line}" fill="none" stroke="{CACHE}" stroke-width="2" stroke-dasharray="6 4"/>')
     below = roof + 16 if roof < BOTTOM - 24 else roof - 6
     drawn.append(svg_text(LEFT + 6, below, "omega = 1", CACHE_INK))
     drawn.append(_line_of_rho(cost))

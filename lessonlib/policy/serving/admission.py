@@ -19,11 +19,13 @@ from lessonlib.policy.serving.traffic import Traffic
 class Admission:
     """The requests of a run between arrival and last token. Each waits, or is in prefill, or decodes."""
 
-    def __init__(self, traffic: Traffic, memory: Memory, clock: Clock, largest_batch: float):
-        self.memory, self.clock, self.largest_batch = memory, clock, largest_batch
+    def __init__(self, traffic: Traffic, memory: Memory, clock: Clock, max_batch: float):
+        self.memory, self.clock, self.max_batch = memory, clock, max_batch
         self.arrivals = [*traffic.arrivals.tolist(), math.inf]
         self.arrived = 0
         self.tokens = traffic.prompt.tolist()  # of each request, to prefill at its next admission
+        self.cached = traffic.cached.tolist()  # of these, what a prefix cache holds: memory is taken, nothing computed
+        self.admitted = [math.nan] * len(traffic)  # seconds, when each first gets memory
         self.preemptions = [0] * len(traffic)
         self.offset = [0] * len(traffic)  # of each that decodes: tokens held less steps of the server
         self.queue: deque[int] = deque()
@@ -48,12 +50,15 @@ class Admission:
     def admit(self, most: float) -> None:
         """Give memory to up to `most` requests of the queue. An empty server keeps no watermark."""
         memory = self.memory
-        while self.queue and most > 0 and self.holding < self.largest_batch:
+        while self.queue and most > 0 and self.holding < self.max_batch:
             needed = memory.bytes_of(self.tokens[self.queue[0]])
             if needed > memory.free - (memory.watermark if self.holding else 0):
                 break
             memory.take(needed)
-            self.prefilling[self.queue.popleft()] = 0
+            i = self.queue.popleft()
+            self.prefilling[i] = self.cached[i]
+            if not self.preemptions[i]:
+                self.admitted[i] = self.clock.time
             self.holding += 1
             most -= 1
         self.peak_holding = max(self.peak_holding, self.holding)

@@ -139,7 +139,7 @@ class Memory:
     def __init__(self, deployment: Deployment, block: int, watermark: float):
         self.capacity = self.free = math.floor(deployment.memory_free)
         self.watermark = math.ceil(watermark * self.capacity)
-        self.peak_used = 0
+        self.peak_used, self.block = 0, block
         self.layers = layers_by_law(deployment.sizes.kinds, block)
         self.state_bytes = math.ceil(sum(kind.state_bytes for kind in deployment.sizes.kinds))
         self.most_new_bytes = sum(layers.most_new_bytes for layers in self.layers)

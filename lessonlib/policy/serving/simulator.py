@@ -31,10 +31,10 @@ LARGEST_BLOCK = 65_536
 class _Server:
     """A server between two events, what each kind of event does to it, and what its requests have got so far."""
 
-    def __init__(self, deployment: Deployment, traffic: Traffic, block: int, watermark: float, largest_batch: float):
+    def __init__(self, deployment: Deployment, traffic: Traffic, block: int, watermark: float, max_batch: float):
         self.memory = Memory(deployment, block, watermark)
         self.clock = Clock(deployment, self.memory.layers, float(traffic.arrivals[0]))
-        self.admission = Admission(traffic, self.memory, self.clock, largest_batch)
+        self.admission = Admission(traffic, self.memory, self.clock, max_batch)
         self.prompt, self.output = traffic.prompt.tolist(), traffic.output.tolist()
         self.answer_starts = traffic.answer_starts.tolist()
         self.first_token, self.answer, self.finish = ([math.nan] * len(traffic) for _ in range(3))
@@ -146,7 +146,7 @@ class _Server:
     prefill=choice(POLICIES),
     block=count(1, LARGEST_BLOCK),
     watermark=fraction(zero=True),
-    largest_batch=optional(count()),
+    max_batch=optional(count()),
     token_budget=optional(count()),
     horizon=optional(rate("seconds", zero=True)),
     most_events=count(),
@@ -157,7 +157,7 @@ def simulate(
     prefill: str = "first",
     block: int = 16,
     watermark: float = 0.01,
-    largest_batch: int | None = None,
+    max_batch: int | None = None,
     token_budget: int | None = None,
     horizon: float | None = None,
     most_events: int = 5_000_000,
@@ -167,12 +167,13 @@ def simulate(
     `prefill`: "first", an admitted prompt is prefilled in a pass of its own while decoding waits; "joint", so are all
     prompts admitted at one moment, in one pass; "chunked", prompt tokens ride on decode steps, `token_budget` tokens a
     pass (by default the deployment's prefill_chunk, or 2,048), decode tokens before prompt tokens. `block`: tokens of a
-    block. `watermark`: the share of memory that an admission leaves free. `largest_batch`: requests that hold memory at
+    block. `watermark`: the share of memory that an admission leaves free. `max_batch`: requests that hold memory at
     a time, at most. `horizon`: on the clock of arrivals, when no pass begins any more. `most_events` ends a run that
     would be too long; `ServingRun.ended` says what ended it.
 
-    A request alone takes `request_cost(...).undisturbed`. Raises InvalidInputError for what cannot be meant, and
-    DoesNotFitError for the first request that does not fit even alone.
+    A request alone takes `request_cost(...).undisturbed`. The run says whether its rate is past capacity, where
+    percentiles say nothing of the rate. Raises InvalidInputError for what cannot be meant, and DoesNotFitError for the
+    first request that does not fit even alone.
     """
     start, end = float(traffic.arrivals[0]), math.inf if horizon is None else horizon
     if deployment.speculation is not None:
@@ -185,7 +186,7 @@ def simulate(
     if end <= start:
         raise wrong("simulate", "horizon", horizon, f"it after the first arrival, {start:,} s")
     budget = token_budget or deployment.prefill_chunk or DEFAULT_BUDGET
-    most = math.inf if largest_batch is None else largest_batch
+    most = math.inf if max_batch is None else max_batch
     server = _Server(deployment, traffic, block, watermark, most)
     memory, clock, admission = server.memory, server.clock, server.admission
     require_each_fits(deployment, traffic, memory)
@@ -232,6 +233,9 @@ def _run_of(
         deployment=deployment,
         traffic=traffic,
         policy=policy,
+        block=memory.block,
+        max_batch=admission.max_batch,
+        admitted=np.array(admission.admitted),
         first_token=np.array(server.first_token),
         first_answer_token=answer,
         finish=np.array(server.finish),

@@ -2,8 +2,9 @@
 
 from lessonlib.face.exercises.book.common import CHAT, REASONING, cost_of, mixture, server
 from lessonlib.face.exercises.exercises import Choice, Number, choice, number
-from lessonlib.policy.batching import memory_batch, output_token_in_prompt_tokens, parallel_thoughts
+from lessonlib.policy.batching import output_token_in_prompt_tokens, parallel_thoughts
 from lessonlib.policy.estimates import ridge_tokens
+from lessonlib.policy.full_server import memory_batch, steady_state
 from lessonlib.time.roofline import pass_cost
 
 
@@ -15,9 +16,9 @@ def steady_batch(answer: Number) -> str:
     - Memory left / bytes of the mean.
     """
     free, each, held = server().memory_free, server().cache_bytes_per_token, 128 + 6400
-    answer.value = memory_batch(server(), REASONING, steady=True)
+    answer.value = memory_batch(server(), REASONING)
     answer.slip(
-        memory_batch(server(), REASONING),
+        server().largest_batch(128 + 12_800),
         "That reserves the whole answer for each from the start. In steady state they hold half of it on average.",
     )
     answer.slip(free / (128 * each), "That counts the prompts only. The answer fills the cache as it is written.")
@@ -75,8 +76,8 @@ def output_token_price(answer: Number) -> str:
     step, token = cost_of(CHAT).tpot, pass_cost(server(), 1024).seconds / 1024
     answer.value = output_token_in_prompt_tokens(server(), CHAT, 1)
     answer.slip(
-        output_token_in_prompt_tokens(server(), CHAT, 370),
-        "That is the price at chat's memory limit, where 370 requests share the weights.",
+        output_token_in_prompt_tokens(server(), CHAT, full := memory_batch(server(), CHAT)),
+        f"That is the price at chat's memory batch, where {full} requests share the weights.",
     )
     answer.slip(ridge_tokens(server()), "That is the ridge: close, but a step also reads its cache.")
     return f"A step takes {1e3 * step:.3f} ms, a prompt token {1e6 * token:.2f} microseconds: {answer}."
@@ -92,8 +93,8 @@ def wall_before_roof(answer: Choice) -> str:
 
     - Which part of a step does a larger batch share out?
     """
-    limit, decode = memory_batch(server(), REASONING), cost_of(REASONING, 33).decode
-    share, rest = (part.seconds / decode.seconds for part in (decode.attention, decode.linear))
+    full = steady_state(server(), REASONING)
+    limit, share, rest = full.batch, full.shares["attention"], full.shares["linear"]
     answer.says(
         a="A batch twice as large halves each one's share of the weights. The caches are not shared, and at batch "
         f"{limit} they are {share:.0%} of a step.",

@@ -11,6 +11,7 @@ from lessonlib.face.exercises.book.common import (
     server,
 )
 from lessonlib.face.exercises.exercises import Choice, Number, choice, number
+from lessonlib.policy.full_server import steady_state
 from lessonlib.policy.levers import faster_peak, more_bandwidth, prefix_cache
 from lessonlib.policy.sensitivity import break_even_by_rho, break_even_output, faster_prefill
 from lessonlib.request.cost import request_cost
@@ -143,16 +144,14 @@ def lever_at_limit(answer: Choice) -> str:
     c: weights in int4
     d: the cache in fp8
 
-    - What do its steps read at batch 33: more weights or more cache?
+    - What do its steps read on a full server: more weights or more cache?
     - A smaller cache does two things: a step reads less, and more requests fit.
     """
     prefix, peak, int4, fp8 = (
         lever.speedup_at_limit(server(), REASONING) for lever in (prefix_cache(1.0), faster_peak(2), INT4, FP8_CACHE)
     )
-    cost = cost_of(REASONING, int(largest_batch(REASONING)))
-    prefill, weights, reads = (
-        100 * part.seconds / cost.seconds for part in (cost.prefill, cost.decode.linear, cost.decode.attention)
-    )
+    full = steady_state(server(), REASONING)
+    prefill, weights, reads = (100 * share for share in full.shares.values())
     answer.says(
         a=f"Prefill is {prefill:.3f} % of its GPU clock. A prefix cache makes it {prefix:.4f} times as fast.",
         b=f"Decode waits for memory, not for FLOPs: {peak:.4f} times as fast.",

@@ -5,19 +5,14 @@ from lessonlib.face.exercises.exercises import Choice, Number, choice, number
 from lessonlib.facts.catalogue import load_accelerator, load_model
 from lessonlib.facts.workloads import load_workload
 from lessonlib.model.precision import Precision
-from lessonlib.policy.batching import intensities, memory_batch
+from lessonlib.policy.batching import intensities
+from lessonlib.policy.full_server import memory_batch, steady_state
 from lessonlib.policy.levers import Lever, faster_peak, more_bandwidth
-from lessonlib.request.cost import RequestCost
 from lessonlib.request.request import Request
 from lessonlib.time.deployment import Deployment
 from lessonlib.time.roofline import pass_cost
 
 LONG_PROMPT = Request(12_800, 12_800)
-
-
-def _full(request: Request) -> RequestCost:
-    """The cost of as many such requests as memory holds."""
-    return cost_of(request, memory_batch(server(), request))
 
 
 def _times_faster(lever: Lever, request: Request = REASONING) -> float:
@@ -40,7 +35,7 @@ def quiz_definition(answer: Choice) -> str:
 
     - Think of chat, alone and on a full server.
     """
-    alone, full = 100 * cost_of(CHAT).decode_share, 100 * _full(CHAT).decode_share
+    alone, full = 100 * cost_of(CHAT).decode_share, 100 * (1 - steady_state(server(), CHAT).shares["prefill"])
     answer.says(
         a=f"Lengths alone do not say it. Chat's prompt is 8 times its output, and alone it is {alone:.1f} % decode.",
         b=f"It is about the cost, so it depends on the batch: chat falls from {alone:.1f} % decode to {full:.0f} %.",
@@ -98,7 +93,7 @@ def quiz_paging(answer: Choice) -> str:
 
     - Paging is about where the tokens lie.
     """
-    reads = 100 * _full(REASONING).decode.attention.seconds / _full(REASONING).seconds
+    reads = 100 * steady_state(server(), REASONING).shares["attention"]
     answer.says(
         a=f"Only that. At the limit, reading the cache stays {reads:.0f} % of the GPU time.",
         b="A step reads the tokens that are there, wherever they lie. Paging moves them; it drops none.",
@@ -112,9 +107,9 @@ def quiz_dearer_when_full(answer: Number) -> str:
     """Each on a full server of its own kind: how many chat requests cost the GPU time of one reasoning request?
 
     - Each step is shared by the whole batch. Reasoning's batch is smaller, and its caches are longer.
-    - request_cost(server, request, limit).seconds / limit, for each of the two.
+    - steady_state(server, request).seconds_per_request, for each of the two.
     """
-    chat, reasoning = (_full(request).seconds / _full(request).batch for request in (CHAT, REASONING))
+    chat, reasoning = (steady_state(server(), request).seconds_per_request for request in (CHAT, REASONING))
     answer.value = reasoning / chat
     answer.slip(REASONING.output / CHAT.output, "You compared output tokens. Reasoning's are dearer each.")
     answer.slip(
@@ -132,7 +127,7 @@ def quiz_twice_the_flops(answer: Choice) -> str:
     b: about half as much again
     c: next to nothing
 
-    - Which roof binds a step of 33 long caches?
+    - Which roof binds the step of a full server?
     """
     bandwidth, compute = _times_faster(more_bandwidth(2)), _times_faster(faster_peak(2))
     answer.says(

@@ -6,7 +6,8 @@ from lessonlib.face.exercises.book.common import server
 from lessonlib.face.exercises.exercises import Choice, Number, choice, number
 from lessonlib.facts.own_traffic import OwnTraffic, read_traffic
 from lessonlib.facts.tables import DATA
-from lessonlib.policy.mix import TrafficCost, concurrency, price, rank_levers
+from lessonlib.policy.full_server import memory_batch
+from lessonlib.policy.mix import TrafficCost, price, rank_levers
 
 
 @cache
@@ -17,7 +18,7 @@ def sample() -> OwnTraffic:
 
 @cache
 def sample_limit() -> int:
-    return concurrency(server(), sample().request)
+    return memory_batch(server(), sample().request)
 
 
 @cache
@@ -30,20 +31,20 @@ def sample_concurrency(answer: Number) -> str:
     """How many of the sample's requests does the memory of the H100 hold at a time, on average?
 
     - Take what memory leaves beside the weights, and the bytes of a request on average *over time*.
-    - Weight each request by its output tokens: it holds its place for that many steps.
+    - Weight each request by its output tokens: it holds its place for that many steps, half of its answer on average.
     """
     free, each = server().memory_free, server().cache_bytes_per_token
-    mean = float(sample().prompt.mean() + sample().output.mean())
+    mean = float(sample().prompt.mean() + sample().output.mean() / 2)
     by_mean = free // (mean * each)
     answer.value = sample_limit()
     answer.slip(
         by_mean,
-        "You divided by the mean length. A long answer stays longer, so at any moment more of the requests under "
+        "You divided by the mean lengths. A long answer stays longer, so at any moment more of the requests under "
         "way are long ones.",
     )
     return (
         f"{answer}. Over time a place holds {free / sample_limit() / each:,.0f} tokens, and the mean request has "
-        f"{mean:,.0f}; by that mean {by_mean:,.0f} would fit."
+        f"{mean:,.0f} in the middle of its answer; by that {by_mean:,.0f} would fit."
     )
 
 
