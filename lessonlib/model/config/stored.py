@@ -19,7 +19,7 @@ SKIPPED = ("modules_to_not_convert", "ignore", "ignored_layers", "exclude_module
 MOST_MODULES = 4  # kinds of module that a sentence names
 
 
-def stored_as(config: dict[str, Any]) -> tuple[dict[str, str], str]:
+def stored_as(config: dict[str, Any]) -> tuple[dict[str, Any], str]:
     """The fields of Precision in which the file is stored, those that are not its defaults, and the same in words.
 
     The words are empty where the file is not quantised.
