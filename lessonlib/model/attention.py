@@ -9,10 +9,12 @@ Each kind is a small frozen dataclass that answers the same questions, for one l
     read, read_sum    cached tokens that a pass reads, and their sum over decode steps
     held              tokens that a sequence keeps of those it has seen
     fills_at          tokens up to which all are attended to and held, and after which both stay the same
+    turns_at          cached tokens at which FLOPs and bytes of a step stop following one span
+    kernels           the mixers that run for it, itself alone or an indexer beside it
     pair_flops        FLOP for one (query, key) pair on cached tokens
     fresh_pair_flops  the same when nothing is cached (it differs for MLA only)
     expand_flops      FLOP to re-project one cached token, where that is a choice (MLA only)
-    state_elements    numbers of constant state, fp32 as engines keep it; conv_elements in the compute dtype
+    state_elements    numbers of constant state; conv_elements those of its convolution, in the compute dtype
     token_flops       FLOP for one token that do not depend on its context (constant state only)
 
 A new architecture is a new class here, never another `if` elsewhere.
@@ -39,10 +41,21 @@ class Mixer(Part):
 
     heads: int
     label: str  # a few words for tables and figures, such as "GQA, window 128"
+    note: str = ""  # what its law takes for granted, a sentence
 
     cache_elements = pair_flops = expand_flops = state_elements = conv_elements = token_flops = 0
     # Infinity: a sequence never stops growing. None: the law has another form, and is known by asking alone.
     fills_at: float | None = None
+    cache_part = "cache"  # the part of a Precision that says the dtype of what is cached
+    state_dtype: str | None = None  # of the constant state, where the model's config says it
+
+    # Cached tokens from which on FLOPs and bytes of a decode step follow spans of another form; None: they never do.
+    turns_at: float | None = None
+
+    @property
+    def kernels(self) -> "tuple[Mixer, ...]":
+        """What runs for this mixer, one after another, each with a law, a cache and a roof of its own: itself alone."""
+        return (self,)
 
     @cached_property
     def fresh_pair_flops(self) -> int:
@@ -81,6 +94,17 @@ class Mixer(Part):
         return 1.0
 
 
+def below(limit: int, cached: Any, new: Any) -> Any:
+    """How many of `new` tokens after `cached` ones have a span below or at `limit` because no more tokens are there."""
+    return minimum(maximum(floor(limit - cached), 0.0), new)
+
+
+def spans_up_to(limit: int, cached: Any, new: Any) -> Any:
+    """The sum of min(cached + i, limit) over i = 1 .. new: tokens that see all before them, then full spans."""
+    growing = below(limit, cached, new)
+    return growing * cached + growing * (growing + 1) / 2 + (new - growing) * limit
+
+
 @dataclass(frozen=True, kw_only=True)
 class GroupedQueryAttention(Mixer):
     """Softmax attention with `kv_heads` shared by `heads`: MHA (equal), GQA (fewer) or MQA (one), full or sliding.
@@ -110,11 +134,7 @@ class GroupedQueryAttention(Mixer):
         return kind if self.window is None else f"{kind}, window {self.window:,}"
 
     def span_sum(self, cached: Any, new: Any) -> Any:
-        """With a window, the sum of min(cached + i, window): tokens that see all before them, then full windows."""
-        if self.window is None:
-            return super().span_sum(cached, new)
-        growing = minimum(maximum(floor(self.window - cached), 0.0), new)
-        return growing * cached + growing * (growing + 1) / 2 + (new - growing) * self.window
+        return super().span_sum(cached, new) if self.window is None else spans_up_to(self.window, cached, new)
 
     def read(self, cached: Any, new: Any) -> Any:
         return cached if self.window is None else minimum(cached, self.window - 1.0)
@@ -149,6 +169,46 @@ class GroupedQueryAttention(Mixer):
             expected = f"a number that divides its {self.kv_heads} KV heads, or a multiple of them"
             raise wrong(self.owner, "devices", devices, expected)
         return max(1.0, devices / self.kv_heads)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChunkedAttention(GroupedQueryAttention):
+    """Attention within chunks of `chunk` tokens (Llama 4): each chunk begins anew, so the span is a sawtooth.
+
+        span(p) = ((p - 1) mod chunk) + 1, so a step reads c mod chunk cached tokens
+
+    Memory is that of a full chunk: what a chunk leaves at its end is kept for the next one.
+    """
+
+    chunk: int
+
+    fills_at = None
+
+    def complete(self) -> None:
+        super().complete()
+        if self.window is not None:
+            raise wrong(self.owner, "window", self.window, "None: a chunked layer has no sliding window")
+
+    @cached_property
+    def label(self) -> str:
+        return f"{super().label}, chunk {self.chunk:,}"
+
+    @property
+    def note(self) -> str:
+        return f"Chunked attention: a token attends to its own chunk of {self.chunk:,} tokens; memory is that of a whole one."
+
+    def span_sum(self, cached: Any, new: Any) -> Any:
+        """From the chunk's beginning on: whole chunks and the rest, less what was there before."""
+        before = cached % self.chunk
+        whole, rest = floor((before + new) / self.chunk), (before + new) % self.chunk
+        total = whole * (self.chunk * (self.chunk + 1) / 2) + rest * (rest + 1) / 2
+        return total - before * (before + 1) / 2
+
+    def read(self, cached: Any, new: Any) -> Any:
+        return cached % self.chunk
+
+    def held(self, tokens: Any) -> Any:
+        return minimum(tokens, float(self.chunk))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -43,6 +43,8 @@ class Precision(Checked):
     `blocks`: matrices of mixers, dense feed-forwards and shared experts. `experts`: routed experts, by default as
     blocks. `head`, `embedding`, `other` (norms, biases, routers), `cache`, `compute` (the operands, so the peak): by
     default the dtype of the blocks when that is fp32, fp16 or bf16, otherwise bf16. A tied embedding has the head's.
+    `index`: the keys of an indexer of sparse attention, by default as the cache. `state`: constant state, by default
+    what the model's config says, or else the dtype of `compute` (bf16 where that is quantised).
     """
 
     blocks: str = "bf16"
@@ -52,22 +54,28 @@ class Precision(Checked):
     other: str | None = None
     cache: str | None = None
     compute: str | None = None
+    index: str | None = None
+    state: str | None = None
 
     rules: ClassVar = {
         "blocks": DTYPE,
-        **dict.fromkeys(("experts", "head", "embedding", "other", "cache"), optional(DTYPE)),
+        **dict.fromkeys(("experts", "head", "embedding", "other", "cache", "index", "state"), optional(DTYPE)),
         "compute": optional(text("'bf16'")),  # fp4 is a dtype to compute in, not one to store: stored fp4 has scales
     }
 
     def complete(self) -> None:
         plain = self.blocks if self.blocks in UNQUANTISED else "bf16"
-        for part in fields(self):
+        for part in fields(self)[:-2]:
             if getattr(self, part.name) is None:
                 object.__setattr__(self, part.name, self.blocks if part.name == "experts" else plain)
 
+    def of_state(self, stated: str | None) -> str:
+        """The dtype of a constant state: the one told here, else `stated` by the model's config, else as computed."""
+        return self.state or stated or (self.compute if self.compute in UNQUANTISED else None) or "bf16"
+
     def bytes_of(self, part: str) -> float:
-        """Bytes of one number of that part, its share of the scales included."""
-        return bytes_of(getattr(self, part))
+        """Bytes of one number of that part, its share of the scales included. Index keys are as the cache unless told."""
+        return bytes_of(getattr(self, part) or self.cache)
 
     @property
     def compute_bytes(self) -> float:
@@ -78,7 +86,8 @@ class Precision(Checked):
         """The parts in words, equal ones together."""
         dtypes: dict[str, list[str]] = {}
         for part in fields(self):
-            dtypes.setdefault(getattr(self, part.name), []).append(part.name)
+            if (dtype := getattr(self, part.name)) is not None:
+                dtypes.setdefault(dtype, []).append(part.name)
         if len(dtypes) == 1:
             return f"{self.blocks} for all parts"
         return "; ".join(f"{dtype}: {', '.join(parts)}" for dtype, parts in dtypes.items())

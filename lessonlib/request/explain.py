@@ -21,8 +21,19 @@ def _mla_prefill(cost: Any, kind: LayerKind) -> str:
     if not cached:
         return "expanded here, as nothing is cached"
     pairs = kind.mixer.span_sum(cached, new)
-    absorbed = pair_work(kind, cached, pairs) == kind.pair_flops * pairs
+    absorbed = pair_work(kind, kind.mixer.read(cached, new), pairs) == kind.pair_flops * pairs
     return "absorbed here" if absorbed else "expanded here, its prefix re-projected"
+
+
+def _state_dtypes(deployment: Any) -> list[str]:
+    """The dtypes that constant states are kept in, and who says so."""
+    precision, lines = deployment.precision, {}
+    for kind in deployment.sizes.kinds:
+        if kind.mixer.state_elements:
+            stated = kind.mixer.state_dtype
+            source = "as told" if precision.state else "by the model's config" if stated else "the dtype of its numbers"
+            lines[f"Constant state: {precision.of_state(stated)} ({source}), read and written whole in every pass."] = 1
+    return list(lines)
 
 
 def assumptions(cost: Any) -> tuple[str, ...]:
@@ -47,8 +58,8 @@ def assumptions(cost: Any) -> tuple[str, ...]:
         )
     if deployment.model.expert_kinds:
         lines.append("Mixture of experts: uniform routing; a pass reads the expected number of distinct experts.")
-    if any(kind.state_bytes for kind in deployment.sizes.kinds):
-        lines.append("Constant state: fp32, read and written whole in every pass.")
+    lines += _state_dtypes(deployment)
+    lines += dict.fromkeys(kind.mixer.note for kind in deployment.sizes.kinds if kind.mixer.note)
     for kind in deployment.sizes.kinds:
         if kind.expand_flops:
             lines.append(

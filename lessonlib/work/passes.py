@@ -14,7 +14,7 @@ Left out: unfused activations, embedding look-ups, norms, softmax, sampling. All
 
 from typing import Any, NamedTuple
 
-from lessonlib.base.elementwise import expm1, minimum, where
+from lessonlib.base.elementwise import expm1, maximum, minimum, where
 from lessonlib.work.sizes import LayerKind, ModelSizes
 
 LINEAR = "linear layers"
@@ -49,15 +49,15 @@ def linear_work(sizes: ModelSizes, tokens: Any, logits: Any, times: Any = 1.0) -
     return Work(LINEAR, sizes.token_flops * tokens + sizes.logit_flops * logits, streamed, 0.0, 0.0, 0.0, times)
 
 
-def pair_work(kind: LayerKind, cached: Any, pairs: Any) -> Any:
-    """FLOPs of `pairs` (query, key) pairs of one sequence with `cached` tokens.
+def pair_work(kind: LayerKind, read: Any, pairs: Any) -> Any:
+    """FLOPs of `pairs` (query, key) pairs of one sequence that reads `read` cached tokens.
 
     MLA with nothing cached is expanded; on a cached prefix it takes the cheaper of absorbed and re-projected.
     """
     if not kind.expand_flops:
         return kind.pair_flops * pairs
-    expanded = kind.fresh_pair_flops * pairs + kind.expand_flops * cached
-    return where(cached > 0, minimum(kind.pair_flops * pairs, expanded), expanded)
+    expanded = kind.fresh_pair_flops * pairs + kind.expand_flops * read
+    return where(read > 0, minimum(kind.pair_flops * pairs, expanded), expanded)
 
 
 def attention_work(kind: LayerKind, new: Any, cached: Any, batch: Any, times: Any = 1.0) -> Work:
@@ -65,18 +65,32 @@ def attention_work(kind: LayerKind, new: Any, cached: Any, batch: Any, times: An
     if not kind.cache_bytes:
         return Work(kind.part, batch * new * kind.token_flops, 0.0, 0.0, 0.0, 2 * batch * kind.state_bytes, times)
     cache, mixer = batch * kind.cache_bytes, kind.mixer
-    flops = batch * pair_work(kind, cached, mixer.span_sum(cached, new))
-    return Work(kind.part, flops, 0.0, cache * mixer.read(cached, new), cache * new, 0.0, times)
+    read = mixer.read(cached, new)
+    flops = batch * pair_work(kind, read, mixer.span_sum(cached, new))
+    return Work(kind.part, flops, 0.0, cache * read, cache * new, 0.0, times)
 
 
-def attention_of_steps(kind: LayerKind, prompt: Any, steps: Any, batch: Any) -> Work:
+def attention_of_steps(kind: LayerKind, prompt: Any, steps: Any, batch: Any) -> list[Work]:
     """The same in `steps` decode steps after a prompt: the sum of their passes, closed.
 
-    Step k finds prompt + k - 1 tokens cached. FLOPs and bytes both follow the span, so one roof binds in every step.
+    Step k finds prompt + k - 1 tokens cached. FLOPs and bytes of a step both follow its span, so one roof binds in all
+    of them: one work. A mixer whose law turns at some number of cached tokens gives two, before the turn and after it.
     """
     if not kind.cache_bytes:
         state = 2 * batch * steps * kind.state_bytes
-        return Work(kind.part, batch * steps * kind.token_flops, 0.0, 0.0, 0.0, state)
+        return [Work(kind.part, batch * steps * kind.token_flops, 0.0, 0.0, 0.0, state)]
+    mixer = kind.mixer
+    if mixer.turns_at is None:
+        return [_equal_steps(kind, prompt, steps, batch)]
+    before = minimum(maximum(mixer.turns_at - prompt, 0.0), steps)
+    return [
+        _equal_steps(kind, prompt, before, batch),
+        _equal_steps(kind, prompt + before, steps - before, batch),
+    ]
+
+
+def _equal_steps(kind: LayerKind, prompt: Any, steps: Any, batch: Any) -> Work:
+    """Steps in all of which the same roof binds."""
     cache, mixer = batch * kind.cache_bytes, kind.mixer
     spans = mixer.span_sum(prompt, steps)
     read = cache * mixer.read_sum(prompt, steps, spans)
@@ -93,6 +107,6 @@ def equal_passes(sizes: ModelSizes, new: Any, cached: Any, batch: Any, logits: A
 
 def decode_steps(sizes: ModelSizes, prompt: Any, count: Any, batch: Any) -> Passes:
     """`count` decode steps of `batch` sequences after a prompt, in closed form."""
-    works = [attention_of_steps(kind, prompt, count, batch) for kind in sizes.kinds]
+    works = [work for kind in sizes.kinds for work in attention_of_steps(kind, prompt, count, batch)]
     works.append(linear_work(sizes, batch, batch, count))
     return Passes(sizes, works, batch * count, count)

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 from lessonlib.base.errors import InvalidInputError
 from lessonlib.model.attention import Mixer
 from lessonlib.model.model import Model
-from lessonlib.model.precision import Precision
+from lessonlib.model.precision import Precision, bytes_of
 
 
 class LayerKind(NamedTuple):
-    """All layers with one mixer. FLOPs and bytes are of all these layers together, for one sequence."""
+    """All layers with one mixer, or one kernel of it. FLOPs and bytes are of all these layers together, for one sequence."""
 
     part: str  # such as "32 x GQA"
     label: str
@@ -79,23 +79,25 @@ def sizes_of(model: Model, precision: Precision, devices: int = 1) -> ModelSizes
         share = ffn.experts_per_token / ffn.experts
         experts.append(RoutedExperts(layers * ffn.experts * each, math.log1p(-share) if share < 1 else -math.inf))
     kinds = []
-    for layers, mixer in model.mixer_kinds:
-        if mixer.cache_elements and (mixer.state_elements or mixer.conv_elements):
-            raise InvalidInputError(f"{mixer.owner}: it has both a cache and a constant state; make it two mixers.")
-        kinds.append(
-            LayerKind(
-                part=f"{layers} x {mixer.label}",
-                label=mixer.label,
-                layers=layers,
-                mixer=mixer,
-                pair_flops=float(layers * mixer.pair_flops),
-                fresh_pair_flops=float(layers * mixer.fresh_pair_flops),
-                expand_flops=float(layers * mixer.expand_flops),
-                token_flops=float(layers * mixer.token_flops),
-                cache_bytes=layers * mixer.cache_elements * of("cache") * mixer.cache_copies(devices),
-                state_bytes=layers * (4.0 * mixer.state_elements + precision.compute_bytes * mixer.conv_elements),
+    for layers, whole in model.mixer_kinds:
+        for mixer in whole.kernels:
+            if mixer.cache_elements and (mixer.state_elements or mixer.conv_elements):
+                raise InvalidInputError(f"{mixer.owner}: it has both a cache and a constant state; make it two mixers.")
+            state = bytes_of(precision.of_state(mixer.state_dtype)) * mixer.state_elements
+            kinds.append(
+                LayerKind(
+                    part=f"{layers} x {mixer.label}",
+                    label=mixer.label,
+                    layers=layers,
+                    mixer=mixer,
+                    pair_flops=float(layers * mixer.pair_flops),
+                    fresh_pair_flops=float(layers * mixer.fresh_pair_flops),
+                    expand_flops=float(layers * mixer.expand_flops),
+                    token_flops=float(layers * mixer.token_flops),
+                    cache_bytes=layers * mixer.cache_elements * of(mixer.cache_part) * mixer.cache_copies(devices),
+                    state_bytes=layers * (state + precision.compute_bytes * mixer.conv_elements),
+                )
             )
-        )
     all_reduces = sum(count * len(block.parts) for count, block in model.blocks) if devices > 1 else 0
     return ModelSizes(
         token_flops=2.0 * model.block_matmul_weights,

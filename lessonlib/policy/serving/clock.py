@@ -104,7 +104,7 @@ class Clock:
     def asked_seconds(self, layers: Layers, steps: int) -> float:
         """Attention of the next `steps` decode steps, priced as in the cost of a request: one roof for a sequence."""
         tokens, count = layers.sequences(self.step)
-        works = [attention_of_steps(kind, tokens, float(steps), count) for kind in layers.kinds]
+        works = [work for kind in layers.kinds for work in attention_of_steps(kind, tokens, float(steps), count)]
         return float(np.sum(self.seconds_of(works)))
 
     def attention(self, shared: float = 0.0) -> Pace:
