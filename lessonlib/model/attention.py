@@ -24,7 +24,7 @@ Sources: Vaswani et al. 2017 (arXiv 1706.03762) for attention; Ainslie et al. 20
 """
 
 # A kind derives what the base gives as a plain zero; nobody can write to either, for the classes are frozen.
-# mypy: disable-error-code="override"
+# mypy: disable-error-code="override,assignment"
 
 import math
 from dataclasses import dataclass
@@ -49,6 +49,7 @@ class Mixer(Part):
     cache_part = "cache"  # the part of a Precision that says the dtype of what is cached
     state_dtype: str | None = None  # of the constant state, where the model's config says it
 
+    period: int | None = None  # tokens after which its law begins anew
     # Cached tokens from which on FLOPs and bytes of a decode step follow spans of another form; None: they never do.
     turns_at: float | None = None
 
@@ -184,6 +185,10 @@ class ChunkedAttention(GroupedQueryAttention):
 
     fills_at = None
 
+    @property
+    def period(self) -> int:
+        return self.chunk
+
     def complete(self) -> None:
         super().complete()
         if self.window is not None:
@@ -195,7 +200,9 @@ class ChunkedAttention(GroupedQueryAttention):
 
     @property
     def note(self) -> str:
-        return f"Chunked attention: a token attends to its own chunk of {self.chunk:,} tokens; memory is that of a whole one."
+        return (
+            f"Chunked attention: a token attends within its chunk of {self.chunk:,}; memory is that of a whole chunk."
+        )
 
     def span_sum(self, cached: Any, new: Any) -> Any:
         """From the chunk's beginning on: whole chunks and the rest, less what was there before."""

@@ -74,8 +74,8 @@ class Precision(Checked):
         return self.state or stated or (self.compute if self.compute in UNQUANTISED else None) or "bf16"
 
     def bytes_of(self, part: str) -> float:
-        """Bytes of one number of that part, its share of the scales included. Index keys are as the cache unless told."""
-        return bytes_of(getattr(self, part) or self.cache)
+        """Bytes of one number of that part, its share of the scales included. An indexer's: as the cache."""
+        return bytes_of(getattr(self, part) or str(self.cache))
 
     @property
     def compute_bytes(self) -> float:

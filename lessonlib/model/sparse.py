@@ -4,7 +4,7 @@ Source: DeepSeek-AI 2025, DeepSeek-V3.2 (arXiv 2512.02556); GLM-5 has the same l
 """
 
 # A kind derives what the base gives as a plain zero; nobody can write to either, for the classes are frozen.
-# mypy: disable-error-code="override"
+# mypy: disable-error-code="override,assignment"
 
 import math
 from dataclasses import dataclass
@@ -85,8 +85,8 @@ class SparseLatentAttention(MultiHeadLatentAttention):
     @property
     def note(self) -> str:
         return (
-            f"Sparse attention: all latents are kept and {self.top_k:,} are attended to; a pass of n tokens reads at most "
-            f"n times as many, and is taken to read them. The indexer reads and scores the key of every token."
+            f"Sparse attention: all latents are kept, {self.top_k:,} attended to; a pass of n tokens is taken to read n "
+            "times as many, the most that it can. The indexer reads and scores the key of every token."
         )
 
     @cached_property

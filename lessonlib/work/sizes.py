@@ -15,7 +15,7 @@ from lessonlib.model.precision import Precision, bytes_of
 
 
 class LayerKind(NamedTuple):
-    """All layers with one mixer, or one kernel of it. FLOPs and bytes are of all these layers together, for one sequence."""
+    """All layers with one mixer, or one of its kernels. FLOPs and bytes are of all these layers, for one sequence."""
 
     part: str  # such as "32 x GQA"
     label: str
