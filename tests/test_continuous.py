@@ -177,20 +177,17 @@ def test_a_mixed_pass_has_one_linear_roof_and_attention_for_each_sequence():
     step_one = pass_cost(deployment, 1, 100)
     arrival = pass_cost(deployment, 100).seconds + step_one.seconds / 2
     report = simulate(deployment, Traffic([0.0, arrival], [100, 1000], [50, 1]), "chunked")
-    linear = max(  # of 1,001 tokens, two of which need logits: compute bound
-        (deployment.sizes.token_flops * 1001 + deployment.sizes.logit_flops * 2) / deployment.peak,
-        deployment.sizes.dense_bytes / deployment.bandwidth,
-    )
+    sizes, peak, bandwidth = deployment.sizes, deployment.peak, deployment.bandwidth
+    linear = max(sizes.token_flops * 1001 / peak, sizes.block_bytes / bandwidth)  # compute bound
+    linear += max(sizes.logit_flops * 2 / peak, sizes.head_bytes / bandwidth)  # memory bound
     decoding, prompt = pass_cost(deployment, 1, 101).attention.seconds, pass_cost(deployment, 1000).attention.seconds
     assert report.seconds["mixed"] == pytest.approx(linear + decoding + prompt, rel=TIGHT)
     assert report.first_token[1] == pytest.approx(
         pass_cost(deployment, 100).seconds + step_one.seconds + report.seconds["mixed"], rel=TIGHT
     )
     apart = simulate(deployment, report.traffic, "first")
-    saved = apart.end - report.end  # one read of the weights, as the prompt's pass is compute bound
-    streamed = deployment.sizes.dense_bytes / deployment.bandwidth
-    per_token = (deployment.sizes.token_flops + deployment.sizes.logit_flops) / deployment.peak
-    assert saved == pytest.approx(streamed - per_token, rel=1e-6)
+    saved = apart.end - report.end  # one read of the weights, as the blocks of the prompt's pass are compute bound
+    assert saved == pytest.approx(sizes.dense_bytes / bandwidth - sizes.token_flops / peak, rel=1e-6)
 
 
 @given(st.floats(1e-9, 1e9), st.floats(1e-9, 1e3), st.one_of(st.just(0.0), st.floats(1e-15, 1e3)))

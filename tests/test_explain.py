@@ -55,14 +55,16 @@ def test_the_table_shows_flops_bytes_seconds_and_what_binds():
     rows = {row[0]: row[1:] for row in table.rows[1:]}
     assert set(rows) == {
         "prefill: linear layers",
+        "prefill: LM head",
         "prefill: 32 x GQA",
         "decode: linear layers",
+        "decode: LM head",
         "decode: 32 x GQA",
         "prefill",
         "decode",
         "all",
     }
-    assert rows["decode: linear layers"] == ["192.1 TFLOP", "192.1 TB", "57.35 s", "memory"]
+    assert rows["decode: linear layers"] == ["178.7 TFLOP", "178.7 TB", "53.33 s", "memory"]
     assert rows["prefill"][2] == "4.486 ms" and rows["decode"][2] == "60.62 s"
     assert rows["decode"][3] == "99.993 % of time" and rows["all"][3] == "100.00 % of time"
     assert table.open == [] and table.items == list(cost_of().assumptions())
@@ -80,7 +82,7 @@ def test_the_text_shows_the_same_as_the_html():
 
 def test_prefill_of_a_long_prompt_is_compute_bound():
     bounds = {roof.part: roof.bound for roof in cost_of(Request(8000, 2)).roofs() if roof.phase == "prefill"}
-    assert bounds == {"linear layers": "compute", "32 x GQA": "compute"}
+    assert bounds == {"linear layers": "compute", "LM head": "memory", "32 x GQA": "compute"}
     assert {roof.bound for roof in cost_of(Request(50, 2)).roofs()} == {"memory"}
 
 

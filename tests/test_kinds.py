@@ -1,7 +1,9 @@
 """Sparse and chunked attention: each law against lists of tokens, and all that is priced by it against plain loops."""
 
+import json
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,8 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from token_by_token import TokenByToken, assert_conserved, assert_same, random_traffic, with_cache_of
 
+from lessonlib.facts.catalogue import load_model
 from lessonlib.model.attention import ChunkedAttention, GroupedQueryAttention
 from lessonlib.model.feedforward import DenseFeedForward, MixtureOfExperts
+from lessonlib.model.model import Model
 from lessonlib.model.precision import Precision
 from lessonlib.model.sparse import Indexer, SparseLatentAttention
 from lessonlib.policy.batching import memory_batch
@@ -22,6 +26,7 @@ from lessonlib.request.request import Request
 from lessonlib.time.roofline import pass_cost
 
 EXACT = 1e-12
+DATA = Path(__file__).parents[1] / "data"
 W = 64
 MLA = {"width": W, "heads": 4, "kv_rank": 24, "nope_dim": 8, "rope_dim": 4, "value_dim": 10, "query_rank": 12}
 DENSE = DenseFeedForward(width=W, inner=96)
@@ -109,7 +114,7 @@ def test_a_sparse_step_reads_the_tokens_that_are_picked_and_scores_all():
 def test_an_indexer_has_its_weights_and_its_keys_a_dtype_of_their_own():
     """QUIRKS: q_lora x heads x dim + w dim + w heads + 2 dim beyond those of MLA."""
     mixer, plain = sparse(), sparse(index_heads=0, index_dim=0)
-    assert plain.kernels == (plain,) and mixer.kernels == (mixer, mixer.indexer)
+    assert plain.in_turn == (plain,) and mixer.in_turn == (mixer, mixer.indexer)
     assert mixer.parameters - plain.parameters == 12 * 3 * 5 + W * 5 + W * 3 + 2 * 5 == mixer.indexer.parameters
     with_it, without = (assembled("toy", W, 100, ((2, kind, DENSE),)) for kind in (mixer, plain))
     assert with_it.parameters - without.parameters == 2 * mixer.indexer.parameters
@@ -231,9 +236,9 @@ def test_memory_and_growth_follow_the_law(mixer):
     deployment = server(assembled("toy", W, 100, ((2, mixer, DENSE),)), device(memory=1e7))
     tokens = np.arange(100)
     found = cache_by_kind(deployment, tokens)
-    for one, kernel in zip(found, mixer.kernels, strict=True):
+    for one, kernel in zip(found, mixer.in_turn, strict=True):
         assert one.bytes.tolist() == [2 * kernel.cache_elements * 2 * held(kernel, int(n)) for n in tokens]
-    each = sum(2 * kernel.cache_elements * 2 * held(kernel, 50) for kernel in mixer.kernels)
+    each = sum(2 * kernel.cache_elements * 2 * held(kernel, 50) for kernel in mixer.in_turn)
     assert deployment.sequence_bytes(50.0) == each
     assert memory_batch(deployment, Request(30, 20)) == int(deployment.memory_free // each)
 
@@ -285,6 +290,40 @@ def test_a_server_is_the_server_that_goes_token_by_token(mixers, prefill):
     run = simulate(deployment, traffic, prefill, 7, 0.01)
     assert_same(run, ByTheList(deployment, traffic, prefill, 7, 0.01).run())
     assert_conserved(run)
+
+
+# ---- the dtype of a constant state
+
+
+@pytest.mark.parametrize(
+    "changes, stated",
+    [
+        ({}, "fp32"),  # as published
+        ({"mamba_ssm_dtype": "bfloat16"}, "bf16"),
+        ({"mamba_ssm_dtype": None, "mamba_ssm_cache_dtype": "float16"}, "fp16"),
+        ({"mamba_ssm_dtype": None}, None),
+    ],
+)
+def test_the_config_says_the_dtype_of_a_state(changes, stated):
+    read_ = load_model("qwen3.5-27b").mixer_kinds
+    assert {mixer.state_dtype for _, mixer in read_ if mixer.state_elements} == {"fp32"}
+    config = json.loads((DATA / "models/qwen3.5-27b.json").read_text())["config"]
+    config = config.get("text_config", config) | changes
+    model = Model.from_config(config)
+    (layers, mixer) = next(kind for kind in model.mixer_kinds if kind[1].state_elements)
+    assert mixer.state_dtype == stated
+    kind = server(model, device()).sizes.kinds[0]
+    of_state = 4 if stated == "fp32" else 2
+    assert kind.state_bytes == layers * (of_state * mixer.state_elements + 2 * mixer.conv_elements)
+    assert model.state_bytes() == kind.state_bytes
+    words = " ".join(request_cost(server(model, device()), Request(9, 9)).assumptions())
+    assert f"Constant state: {stated or 'bf16'} ({'by the' if stated else 'the dtype'}" in words
+
+
+def test_a_dtype_of_a_state_that_is_not_known_is_refused():
+    config = json.loads((DATA / "models/qwen3.5-27b.json").read_text())["config"]
+    config = config.get("text_config", config) | {"mamba_ssm_dtype": "float12"}
+    refuses(lambda: Model.from_config(config), "mamba_ssm_dtype", "float12")
 
 
 # ---- what is said, and what is refused

@@ -53,10 +53,11 @@ class TokenByToken:
         deployment, sizes = self.deployment, self.deployment.sizes
         tokens = float(sum(new for new, _, _ in chunks) + len(decoding))
         linear = linear_work(sizes, tokens, float(sum(done for _, _, done in chunks) + len(decoding)))
-        works = [(linear.flops, linear.weights)]
+        works = [(work.kernel, work.flops, work.weights) for work in linear]
         for new, cached in [(new, cached) for new, cached, _ in chunks] + [(1, held) for held in decoding]:
-            works += [self.attention(kind, new, cached) for kind in sizes.kinds]
-        roofs = (max(flops / deployment.peak, moved / deployment.bandwidth) for flops, moved in works)
+            works += [("attention", *self.attention(kind, new, cached)) for kind in sizes.kinds]
+        rates, bandwidth = deployment.peaks, deployment.bandwidth
+        roofs = (max(flops / rates[kernel], moved / bandwidth) for kernel, flops, moved in works)
         link, latency = deployment.accelerator.link, deployment.efficiency.all_reduce_latency
         communication = communication_seconds(link, latency, sizes, tokens, 1.0)
         return sum(roofs) + communication + deployment.efficiency.overhead

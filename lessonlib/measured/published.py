@@ -122,7 +122,7 @@ def _point_of(row: Measurement) -> MeasuredTime:
     runs = _passes(row, deployment)
     scale = 1.0 if row.weight_bytes is None else row.weight_bytes / deployment.weight_bytes  # the file really read
     works = [work for run in runs for work in run.works]
-    compute = [work.times * work.flops / deployment.peak for work in works]
+    compute = [work.times * work.flops / deployment.peaks[work.kernel] for work in works]
     moved = [scale * work.weights + work.cache_read + work.cache_write + work.state for work in works]
     memory = [work.times * bytes / deployment.bandwidth for work, bytes in zip(works, moved, strict=True)]
     decode_share = 1.0

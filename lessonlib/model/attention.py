@@ -9,13 +9,13 @@ Each kind is a small frozen dataclass that answers the same questions, for one l
     read, read_sum    cached tokens that a pass reads, and their sum over decode steps
     held              tokens that a sequence keeps of those it has seen
     fills_at          tokens up to which all are attended to and held, and after which both stay the same
-    turns_at          cached tokens at which FLOPs and bytes of a step stop following one span
-    kernels           the mixers that run for it, itself alone or an indexer beside it
     pair_flops        FLOP for one (query, key) pair on cached tokens
     fresh_pair_flops  the same when nothing is cached (it differs for MLA only)
     expand_flops      FLOP to re-project one cached token, where that is a choice (MLA only)
     state_elements    numbers of constant state; conv_elements those of its convolution, in the compute dtype
     token_flops       FLOP for one token that do not depend on its context (constant state only)
+    in_turn           what runs one after another in such a layer, each under a roof of its own: most often itself alone
+    stretches         decode steps cut where FLOPs and bytes of a step change their proportion: most often not at all
 
 A new architecture is a new class here, never another `if` elsewhere.
 
@@ -48,14 +48,10 @@ class Mixer(Part):
     fills_at: float | None = None
     cache_part = "cache"  # the part of a Precision that says the dtype of what is cached
     state_dtype: str | None = None  # of the constant state, where the model's config says it
-
     period: int | None = None  # tokens after which its law begins anew
-    # Cached tokens from which on FLOPs and bytes of a decode step follow spans of another form; None: they never do.
-    turns_at: float | None = None
 
     @property
-    def kernels(self) -> "tuple[Mixer, ...]":
-        """What runs for this mixer, one after another, each with a law, a cache and a roof of its own: itself alone."""
+    def in_turn(self) -> "tuple[Mixer, ...]":
         return (self,)
 
     @cached_property
@@ -80,6 +76,10 @@ class Mixer(Part):
         `spans` is their `span_sum`. Here a step reads its span, all but the token itself.
         """
         return spans - steps
+
+    def stretches(self, cached: Any, steps: Any) -> tuple[tuple[Any, Any], ...]:
+        """((tokens that the first step finds cached, steps), ...): in each, FLOPs and bytes keep their proportion."""
+        return ((cached, steps),)
 
     def held(self, tokens: Any) -> Any:
         """Tokens that a sequence of `tokens` tokens keeps; it never falls as a sequence grows."""

@@ -65,7 +65,7 @@ class Stack:
 
         What a layer holds is its mixer's law. Constant state is apart: `state_bytes`.
         """
-        kinds = [(layers, kind) for layers, mixer in self.mixer_kinds for kind in mixer.kernels]
+        kinds = [(layers, kind) for layers, mixer in self.mixer_kinds for kind in mixer.in_turn]
         total = sum(layers * kind.cache_elements * kind.held(tokens) for layers, kind in kinds)
         total = np.asarray(total * bytes_per_element + 0 * tokens)
         return float(total) if total.ndim == 0 else total

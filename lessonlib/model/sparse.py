@@ -74,10 +74,6 @@ class SparseLatentAttention(MultiHeadLatentAttention):
         if self.index_heads and self.query_rank is None:
             raise wrong(self.owner, "query_rank", None, "a rank, as the indexer's queries come from the query latent")
 
-    @property
-    def turns_at(self) -> float:
-        return self.top_k
-
     @cached_property
     def label(self) -> str:
         return f"sparse MLA, top {self.top_k:,}"
@@ -85,8 +81,8 @@ class SparseLatentAttention(MultiHeadLatentAttention):
     @property
     def note(self) -> str:
         return (
-            f"Sparse attention: all latents are kept, {self.top_k:,} attended to; a pass of n tokens is taken to read n "
-            "times as many, the most that it can. The indexer reads and scores the key of every token."
+            f"Sparse attention: all latents are kept, {self.top_k:,} attended to; a pass of n tokens is taken to read "
+            "n times as many, the most that it can. The indexer reads and scores the key of every token."
         )
 
     @cached_property
@@ -97,7 +93,7 @@ class SparseLatentAttention(MultiHeadLatentAttention):
         return Indexer(width=self.width, **sizes)
 
     @cached_property
-    def kernels(self) -> tuple[Mixer, ...]:
+    def in_turn(self) -> tuple[Mixer, ...]:
         return (self,) if self.indexer is None else (self, self.indexer)
 
     @cached_property
@@ -117,3 +113,8 @@ class SparseLatentAttention(MultiHeadLatentAttention):
     def read_sum(self, cached: Any, steps: Any, spans: Any) -> Any:
         """Up to `top_k` a step reads all that is cached, its span less itself; from there on its whole span."""
         return spans - below(self.top_k, cached, steps)
+
+    def stretches(self, cached: Any, steps: Any) -> tuple[tuple[Any, Any], ...]:
+        """Up to `top_k` a step moves its span; from there on it moves one token more, the one that it writes."""
+        growing = below(self.top_k, cached, steps)
+        return (cached, growing), (cached + growing, steps - growing)

@@ -97,7 +97,7 @@ def scaled_overhead(k: float) -> Lever:
 PART = choice((part.name for part in fields(Precision)), UnknownNameError)
 
 
-def quantised(**parts: str) -> Lever:
+def quantised(**parts: Any) -> Lever:
     """Other dtypes for parts: quantised(blocks="int4", experts="int4"), quantised(cache="fp8")."""
     if not parts:
         raise wrong("quantised", "parts", parts, "such as blocks='int4', experts='int4' or cache='fp8'")

@@ -10,7 +10,7 @@ Two clocks: of the GPU, busy seconds for all b requests, prefilled in one pass a
 in a running server, its prompt prefilled alone, then steps at batch b.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -24,15 +24,20 @@ from lessonlib.request.request import BATCHES, REFUSALS, REQUESTS, Request, broa
 from lessonlib.time.deployment import DEPLOYMENT, Deployment
 from lessonlib.time.roofline import Phase, Roof
 from lessonlib.work.passes import Passes, decode_steps, equal_passes
+from lessonlib.work.sizes import ModelSizes
 
 
-def prefill_passes(deployment: Deployment, prompt: Any, cached: Any, batch: Any) -> Iterator[Passes]:
-    """The prompt's pass, or its chunks. Only the last chunk needs logits, one position a sequence."""
-    sizes, new = deployment.sizes, prompt - cached
+def prefill_passes(deployment: Deployment, prompt: Any, cached: Any, batch: Any) -> Iterable[Passes]:
+    """The prompt's pass, or its chunks."""
     if deployment.prefill_chunk is None:
-        yield equal_passes(sizes, new, cached, batch, 1.0)
-        return
-    size = float(deployment.prefill_chunk)
+        return [equal_passes(deployment.sizes, prompt - cached, cached, batch, 1.0)]
+    return _chunks(deployment, prompt - cached, cached, batch)
+
+
+def _chunks(deployment: Deployment, new: Any, cached: Any, batch: Any) -> Iterator[Passes]:
+    """Only the last chunk needs logits, one position a sequence."""
+    sizes: ModelSizes = deployment.sizes
+    size = float(deployment.prefill_chunk or 1)
     inner = floor((new - 1) / size)  # chunks before the last, which has 1 .. size tokens
     yield equal_passes(sizes, new - inner * size, cached + inner * size, batch, 1.0)
     several = isinstance(inner, np.ndarray)
@@ -40,20 +45,20 @@ def prefill_passes(deployment: Deployment, prompt: Any, cached: Any, batch: Any)
         yield equal_passes(sizes, size, cached + i * size, batch, 0.0, (inner > i).astype(float) if several else 1.0)
 
 
-def decode_passes(deployment: Deployment, prompt: Any, output: Any, batch: Any) -> Iterator[Passes]:
+def decode_passes(deployment: Deployment, prompt: Any, output: Any, batch: Any) -> list[Passes]:
     """The n_out - 1 steps after the prefill, or the speculative rounds that stand in for them.
 
     (n_out - 1) / E rounds of g draft passes and one verifying pass of g + 1 tokens, each at the answer's mean context.
     """
     speculation = deployment.speculation
     if speculation is None:
-        yield decode_steps(deployment.sizes, prompt, output - 1.0, batch)
-        return
+        return [decode_steps(deployment.sizes, prompt, output - 1.0, batch)]
     drafts, rounds = float(speculation.draft_tokens), (output - 1.0) / speculation.tokens_per_round
     context = prompt + (output - 2.0) / 2
-    yield _named("verifying", equal_passes(deployment.sizes, drafts + 1, context, batch, drafts + 1, rounds))
+    runs = [_named("verifying", equal_passes(deployment.sizes, drafts + 1, context, batch, drafts + 1, rounds))]
     if deployment.draft_sizes is not None:
-        yield _named("drafting", equal_passes(deployment.draft_sizes, 1.0, context, batch, 1.0, rounds * drafts))
+        runs.append(_named("drafting", equal_passes(deployment.draft_sizes, 1.0, context, batch, 1.0, rounds * drafts)))
+    return runs
 
 
 def _named(what: str, run: Passes) -> Passes:

@@ -9,6 +9,8 @@ from typing import Any
 
 from lessonlib.base.text import html_table, plain_markdown
 from lessonlib.base.units import format_bytes, format_flops, format_percent, format_seconds
+from lessonlib.model.precision import BLOCKS, EXPERTS, MULTIPLIED_IN, UNQUANTISED
+from lessonlib.time.deployment import Deployment
 from lessonlib.work.passes import pair_work
 from lessonlib.work.sizes import LayerKind
 
@@ -36,16 +38,44 @@ def _state_dtypes(deployment: Any) -> list[str]:
     return list(lines)
 
 
+def peaks_in_words(deployment: Deployment) -> str:
+    """The dense peaks of a device by the dtype that its kernels multiply in: "989 TFLOP/s dense bf16"."""
+    kernels: dict[str, list[str]] = {}
+    for kernel, dtype in deployment.dtypes.items():
+        if kernel != EXPERTS or deployment.sizes.experts:
+            kernels.setdefault(dtype, []).append(kernel)
+    rates = {dtype: f"{deployment.accelerator.peak(dtype) / 1e12:,.4g} TFLOP/s dense {dtype}" for dtype in kernels}
+    if len(rates) == 1:
+        return "".join(rates.values())
+    return " and ".join(f"{rate} ({', '.join(kernels[dtype])})" for dtype, rate in rates.items())
+
+
+def operands_in_words(deployment: Deployment) -> list[str]:
+    """Which formats are not multiplied as they are stored, and why: a sentence for each."""
+    found, precision, name = [], deployment.precision, deployment.accelerator.name
+    for part in (BLOCKS, EXPERTS) if deployment.sizes.experts else (BLOCKS,):
+        stored, dtype = getattr(precision, part), deployment.dtypes[part]
+        own = stored if stored in UNQUANTISED else MULTIPLIED_IN.get(stored)
+        if dtype == own:
+            continue
+        why = f"{name} has no {own} peak" if own else f"{stored} is a format of weights alone"
+        why = "as `compute` says" if precision.compute is not None else why
+        found.append(f"{stored} weights are multiplied in {dtype}: {why}.")
+    return list(dict.fromkeys(found))
+
+
 def assumptions(cost: Any) -> tuple[str, ...]:
     """What the numbers take for granted, a sentence each."""
     deployment, efficiency, accelerator = cost.deployment, cost.deployment.efficiency, cost.deployment.accelerator
-    compute = str(deployment.precision.compute)
+    overlap = "Roofline floor: compute and memory traffic of one kernel overlap fully"
+    if not efficiency.overlap:
+        overlap = "A prediction, no floor: compute and memory time of one kernel are added up"
     lines = [
-        f"Roofline floor: compute and memory traffic of one kernel overlap fully, kernels run one after another; "
-        f"MFU {efficiency.mfu:g} of {accelerator.peak(compute) / 1e12:,.4g} TFLOP/s dense {compute}, "
+        f"{overlap}, kernels run one after another; MFU {efficiency.mfu:g} of {peaks_in_words(deployment)}, "
         f"MBU {efficiency.mbu:g} of {accelerator.bandwidth / 1e9:,.5g} GB/s.",
         f"Overhead of a pass: {format_seconds(efficiency.overhead)}.",
         f"Precision: {deployment.precision}.",
+        *operands_in_words(deployment),
         f"Memory: {deployment.memory_fraction:.0%} of {deployment.devices} x {format_bytes(accelerator.memory)}, "
         "reserved for prompt + output tokens.",
         "Left out: unfused activations, dequantisation, embedding look-ups, norms, softmax, sampling.",
@@ -145,7 +175,8 @@ def equations(cost: Any) -> str:
     deployment, request = cost.deployment, cost.request
     model, sizes = deployment.model, deployment.sizes
     new, steps = request.prompt - request.cached, request.output - 1
-    peak, bandwidth = f"{deployment.peak / 1e12:,.5g} TFLOP/s", f"{deployment.bandwidth / 1e9:,.5g} GB/s"
+    bandwidth = f"{deployment.bandwidth / 1e9:,.5g} GB/s"
+    how = "max" if deployment.efficiency.overlap else "sum"
     lines = [
         f"**{_title(cost, plain_markdown)}**",
         "",
@@ -176,10 +207,11 @@ def equations(cost: Any) -> str:
         else:
             lines.append(f"- {kind.layers} x {kind.label}: {kind.state_bytes:,.0f} B of constant state a sequence")
     for roof in found:
-        by_pass = "sum over its passes of " if roof.bound == "both" else ""
+        by_pass = "sum over its passes of " if roof.bound == "both" and deployment.efficiency.overlap else ""
+        peak = f"{deployment.peaks[roof.kernel] / 1e12:,.5g} TFLOP/s"
         lines.append(
-            f"- {roof.phase}, {roof.part}: {by_pass}max({format_flops(roof.flops, 6)} / {peak}, "
-            f"{format_bytes(roof.bytes, 6)} / {bandwidth}) = {by_pass}max({format_seconds(roof.compute_seconds, 6)}, "
+            f"- {roof.phase}, {roof.part}: {by_pass}{how}({format_flops(roof.flops, 6)} / {peak}, "
+            f"{format_bytes(roof.bytes, 6)} / {bandwidth}) = {by_pass}{how}({format_seconds(roof.compute_seconds, 6)}, "
             f"{format_seconds(roof.memory_seconds, 6)}) -> {format_seconds(roof.seconds, 6)} ({roof.bound})"
         )
     lines.append(

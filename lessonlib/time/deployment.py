@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from lessonlib.base.checks import REFUSED, Checked, Rule, a, count, fraction, optional, rate
+from lessonlib.base.checks import REFUSED, Checked, Rule, a, count, flag, fraction, optional, rate
 from lessonlib.base.errors import InvalidInputError
 from lessonlib.base.units import format_bytes
 from lessonlib.model.model import Model
-from lessonlib.model.precision import Precision
+from lessonlib.model.precision import BLOCKS, KERNELS, Precision
 from lessonlib.time.accelerator import Accelerator
 from lessonlib.time.memory import largest_batch, require_fit
 from lessonlib.work.sizes import ModelSizes, sizes_of
@@ -23,19 +23,22 @@ TOKENS, SEQUENCES = rate("tokens", zero=True), rate("sequences", zero=True)
 class Efficiency(Checked):
     """How much of a datasheet a real machine gives. The defaults are the floor: all of it, and no overhead.
 
-    `mfu`, `mbu`: fractions of peak FLOP/s and of bandwidth. `overhead`: seconds added to every forward pass.
+    `mfu`, `mbu`: fractions of peak FLOP/s and of bandwidth. `overhead`: seconds added to every forward pass. `overlap`:
+    compute and memory traffic of a kernel overlap fully, so the longer counts; False adds them up, for predictions.
     `all_reduce_latency`: seconds added to every all-reduce of tensor parallelism, an assumption of 10 microseconds.
     """
 
     mfu: float = 1.0
     mbu: float = 1.0
     overhead: float = 0.0
+    overlap: bool = True
     all_reduce_latency: float = 10e-6
 
     rules: ClassVar[Mapping[str, Rule]] = {
         "mfu": fraction(),
         "mbu": fraction(),
         "overhead": rate("seconds", zero=True),
+        "overlap": flag(),
         "all_reduce_latency": rate("seconds", zero=True),
     }
 
@@ -86,7 +89,8 @@ class Deployment(Checked):
     speculation: Speculation | None = None
     sizes: ModelSizes = field(init=False, repr=False, compare=False)
     draft_sizes: ModelSizes | None = field(init=False, repr=False, compare=False, default=None)
-    peak: float = field(init=False, repr=False, compare=False)  # FLOP/s that all devices together give
+    dtypes: Mapping[str, str] = field(init=False, repr=False, compare=False)  # of each kernel, what it multiplies in
+    peaks: Mapping[str, float] = field(init=False, repr=False, compare=False)  # of each, FLOP/s of all devices together
     bandwidth: float = field(init=False, repr=False, compare=False)  # byte/s that all devices together give
     memory_available: float = field(init=False, repr=False, compare=False)  # bytes for weights and cache
     max_positions: int | None = field(init=False, repr=False, compare=False)  # of the model, and of a draft
@@ -110,7 +114,10 @@ class Deployment(Checked):
                 f"Deployment: {self.accelerator.name!r} has no link figure, so the all-reduces of {self.devices} "
                 "devices cannot be timed; take devices=1, or an Accelerator with link in byte/s."
             )
-        peak = self.accelerator.peak(str(self.precision.compute))
+        peaks = self.accelerator.peaks
+        put(self, "dtypes", {kernel: self.precision.operand(kernel, peaks) for kernel in KERNELS})
+        rate = self.devices * self.efficiency.mfu
+        put(self, "peaks", {kernel: rate * self.accelerator.peak(dtype) for kernel, dtype in self.dtypes.items()})
         put(self, "sizes", sizes_of(self.model, self.precision, self.devices))
         if self.speculation is not None and self.speculation.draft is not None:
             put(self, "draft_sizes", sizes_of(self.speculation.draft, self.precision, self.devices))
@@ -120,7 +127,6 @@ class Deployment(Checked):
         draft = None if self.speculation is None else self.speculation.draft
         limits = [m.max_positions for m in (self.model, draft) if m is not None and m.max_positions is not None]
         put(self, "max_positions", min(limits, default=None))
-        put(self, "peak", self.devices * self.efficiency.mfu * peak)
         put(self, "bandwidth", self.devices * self.efficiency.mbu * self.accelerator.bandwidth)
 
     def __repr__(self) -> str:
@@ -128,6 +134,11 @@ class Deployment(Checked):
             f"Deployment of {self.model.name!r} on {self.devices} x {self.accelerator.name!r}; {self.precision}; "
             f"{self.efficiency}; weights {format_bytes(self.weight_bytes)} of {format_bytes(self.memory_available)}"
         )
+
+    @property
+    def peak(self) -> float:
+        """FLOP/s of the dense linear layers, all devices together; `peaks` has those of the other kernels."""
+        return self.peaks[BLOCKS]
 
     @property
     def memory_free(self) -> float:

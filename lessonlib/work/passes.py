@@ -9,21 +9,24 @@ how many cached tokens a pass reads and how many a sequence holds is the law of 
     cache bytes      kappa (read + n written), kappa the bytes of a token in that layer
     constant state   the whole state read and written once, whatever n
 
+Kernels run one after another, so each has a roof of its own: dense linear layers (shared experts, routers and norms
+among them), routed experts, the LM head, each kind of attention or state.
+
 Left out: unfused activations, embedding look-ups, norms, softmax, sampling. All numbers are floats or arrays of them.
 """
 
 from typing import Any, NamedTuple
 
-from lessonlib.base.elementwise import expm1, maximum, minimum, where
+from lessonlib.base.elementwise import expm1, minimum, where
+from lessonlib.model.precision import ATTENTION, BLOCKS, EXPERTS, HEAD
 from lessonlib.work.sizes import LayerKind, ModelSizes
-
-LINEAR = "linear layers"
 
 
 class Work(NamedTuple):
     """What one part of a pass does under one roof. Attention is of all layers of one kind, all sequences together."""
 
-    part: str
+    part: str  # in words, such as "32 x GQA"
+    kernel: str  # "blocks", "experts", "head" or "attention": it decides the dtype that is multiplied in
     flops: Any
     weights: Any = 0.0  # bytes of weights
     cache_read: Any = 0.0
@@ -41,12 +44,19 @@ class Passes(NamedTuple):
     count: Any
 
 
-def linear_work(sizes: ModelSizes, tokens: Any, logits: Any, times: Any = 1.0) -> Work:
-    """Linear layers of one pass over `tokens` = b n tokens in all, with logits for `logits` positions in all."""
-    streamed = sizes.dense_bytes
-    for experts in sizes.experts:
-        streamed = streamed - experts.bytes * expm1(tokens * experts.log_idle)
-    return Work(LINEAR, sizes.token_flops * tokens + sizes.logit_flops * logits, streamed, 0.0, 0.0, 0.0, times)
+def linear_work(sizes: ModelSizes, tokens: Any, logits: Any, times: Any = 1.0) -> list[Work]:
+    """Linear layers of one pass over `tokens` = b n tokens in all, with logits for `logits` positions in all.
+
+    Up to three works: the dense ones, the routed experts where there are any, the LM head.
+    """
+    found = [Work("linear layers", BLOCKS, sizes.token_flops * tokens, sizes.block_bytes, 0.0, 0.0, 0.0, times)]
+    if sizes.experts:
+        streamed: Any = 0.0
+        for experts in sizes.experts:
+            streamed = streamed - experts.bytes * expm1(tokens * experts.log_idle)
+        found.append(Work("routed experts", EXPERTS, sizes.expert_flops * tokens, streamed, 0.0, 0.0, 0.0, times))
+    found.append(Work("LM head", HEAD, sizes.logit_flops * logits, sizes.head_bytes, 0.0, 0.0, 0.0, times))
+    return found
 
 
 def pair_work(kind: LayerKind, read: Any, pairs: Any) -> Any:
@@ -63,50 +73,42 @@ def pair_work(kind: LayerKind, read: Any, pairs: Any) -> Any:
 def attention_work(kind: LayerKind, new: Any, cached: Any, batch: Any, times: Any = 1.0) -> Work:
     """Attention, or the update of a constant state, of all layers of one kind in one pass."""
     if not kind.cache_bytes:
-        return Work(kind.part, batch * new * kind.token_flops, 0.0, 0.0, 0.0, 2 * batch * kind.state_bytes, times)
+        state = 2 * batch * kind.state_bytes
+        return Work(kind.part, ATTENTION, batch * new * kind.token_flops, 0.0, 0.0, 0.0, state, times)
     cache, mixer = batch * kind.cache_bytes, kind.mixer
     read = mixer.read(cached, new)
     flops = batch * pair_work(kind, read, mixer.span_sum(cached, new))
-    return Work(kind.part, flops, 0.0, cache * read, cache * new, 0.0, times)
+    return Work(kind.part, ATTENTION, flops, 0.0, cache * read, cache * new, 0.0, times)
 
 
 def attention_of_steps(kind: LayerKind, prompt: Any, steps: Any, batch: Any) -> list[Work]:
     """The same in `steps` decode steps after a prompt: the sum of their passes, closed.
 
-    Step k finds prompt + k - 1 tokens cached. FLOPs and bytes of a step both follow its span, so one roof binds in all
-    of them: one work. A mixer whose law turns at some number of cached tokens gives two, before the turn and after it.
+    Step k finds prompt + k - 1 tokens cached. FLOPs and bytes both follow the span, so one roof binds in every step;
+    where a mixer's law has another proportion from some step on, the steps before and after are two works of one part.
     """
     if not kind.cache_bytes:
         state = 2 * batch * steps * kind.state_bytes
-        return [Work(kind.part, batch * steps * kind.token_flops, 0.0, 0.0, 0.0, state)]
-    mixer = kind.mixer
-    if mixer.turns_at is None:
-        return [_equal_steps(kind, prompt, steps, batch)]
-    before = minimum(maximum(mixer.turns_at - prompt, 0.0), steps)
-    return [
-        _equal_steps(kind, prompt, before, batch),
-        _equal_steps(kind, prompt + before, steps - before, batch),
-    ]
-
-
-def _equal_steps(kind: LayerKind, prompt: Any, steps: Any, batch: Any) -> Work:
-    """Steps in all of which the same roof binds."""
+        return [Work(kind.part, ATTENTION, batch * steps * kind.token_flops, 0.0, 0.0, 0.0, state)]
     cache, mixer = batch * kind.cache_bytes, kind.mixer
-    spans = mixer.span_sum(prompt, steps)
-    read = cache * mixer.read_sum(prompt, steps, spans)
-    return Work(kind.part, batch * kind.pair_flops * spans, 0.0, read, cache * steps)
+    works = []
+    for first, count in mixer.stretches(prompt, steps):
+        spans = mixer.span_sum(first, count)
+        read = cache * mixer.read_sum(first, count, spans)
+        works.append(Work(kind.part, ATTENTION, batch * kind.pair_flops * spans, 0.0, read, cache * count))
+    return works
 
 
 def equal_passes(sizes: ModelSizes, new: Any, cached: Any, batch: Any, logits: Any, count: Any = 1.0) -> Passes:
     """`count` equal passes, one after another; `logits` positions of each sequence need logits."""
     tokens = batch * new
     works = [attention_work(kind, new, cached, batch, count) for kind in sizes.kinds]
-    works.append(linear_work(sizes, tokens, batch * logits, count))
+    works += linear_work(sizes, tokens, batch * logits, count)
     return Passes(sizes, works, count * tokens, count)
 
 
 def decode_steps(sizes: ModelSizes, prompt: Any, count: Any, batch: Any) -> Passes:
     """`count` decode steps of `batch` sequences after a prompt, in closed form."""
     works = [work for kind in sizes.kinds for work in attention_of_steps(kind, prompt, count, batch)]
-    works.append(linear_work(sizes, batch, batch, count))
+    works += linear_work(sizes, batch, batch, count)
     return Passes(sizes, works, batch * count, count)

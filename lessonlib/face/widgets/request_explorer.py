@@ -35,7 +35,7 @@ def numbers(cost: RequestCost) -> dict[str, str]:
     """The numbers of the explorer's table, as printed."""
     deployment, request, batch = cost.deployment, cost.request, cost.batch
     linear = cost.decode.linear
-    busy = "compute" if linear.flops / deployment.peak > linear.bytes / deployment.bandwidth else "memory"
+    busy = "compute" if linear.compute_seconds > linear.memory_seconds else "memory"
     exact = cost.prefill.seconds / cost.decode.seconds if cost.decode.seconds else math.nan
     tokens = request.prompt + request.output
     return {
