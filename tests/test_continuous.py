@@ -138,7 +138,7 @@ def test_a_request_alone_is_request_cost(name, chunk, prompt, output):
     cost = request_cost(deployment, Request(prompt, output))
     for prefill in ("first", "chunked") if chunk else POLICIES:
         report = simulate(deployment, Traffic([0.0], prompt, output), prefill)
-        assert report.finish[0] == pytest.approx(cost.elapsed, rel=TIGHT)
+        assert report.finish[0] == pytest.approx(cost.undisturbed, rel=TIGHT)
         assert report.ttft[0] == pytest.approx(cost.ttft, rel=TIGHT)
         assert report.tpot[0] == pytest.approx(cost.tpot, rel=TIGHT, nan_ok=True)
         assert report.seconds["decode"] == pytest.approx(cost.decode.seconds, rel=TIGHT)
@@ -165,7 +165,7 @@ def test_one_request_at_a_time_is_a_queue_of_request_costs():
     done = 0.0
     for i, arrival in enumerate(traffic.arrivals):
         cost = request_cost(deployment, Request(int(traffic.prompt[i]), int(traffic.output[i])))
-        done = max(arrival, done) + cost.elapsed
+        done = max(arrival, done) + cost.undisturbed
         assert report.finish[i] == pytest.approx(done, rel=TIGHT)
     assert report.peak_running == 1 and report.seconds["idle"] > 0
     assert_conserved(report)
@@ -293,7 +293,7 @@ def test_an_answer_begins_after_the_thought():
     )
     assert first.first_answer_token[0] == first.first_token[0]
     until = request_cost(deployment, Request(100, 501))  # token 501 is the first after 500 of thought
-    assert half.time_to_answer[0] == pytest.approx(until.elapsed, rel=TIGHT)
+    assert half.time_to_answer[0] == pytest.approx(until.undisturbed, rel=TIGHT)
     assert last.first_answer_token[0] == pytest.approx(last.finish[0], rel=TIGHT)
     assert math.isnan(never.first_answer_token[0]) and never.finish[0] == first.finish[0]
     assert Traffic([0.0], 1, 100, 0.29).answer_starts.tolist() == [30]
@@ -448,4 +448,4 @@ def test_a_request_that_never_fits_is_named_before_anything_runs():
 
 def test_a_clock_of_epoch_seconds_is_fine_enough():
     found = simulate(server(), Traffic([1.7e9], 1024, 128))
-    assert found.latency[0] == pytest.approx(request_cost(server(), Request(1024, 128)).elapsed, rel=1e-5)
+    assert found.latency[0] == pytest.approx(request_cost(server(), Request(1024, 128)).undisturbed, rel=1e-5)

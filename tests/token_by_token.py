@@ -145,7 +145,7 @@ def random_traffic(deployment, seed, count, longest, load):
     """Arrivals as dense as a request is long, divided by `load`; a few of them at the same moment."""
     random = np.random.default_rng(seed)
     prompt, output = random.integers(1, longest, count), random.integers(1, longest, count)
-    alone = request_cost(replace(deployment, prefill_chunk=None), Request(longest, longest)).elapsed
+    alone = request_cost(replace(deployment, prefill_chunk=None), Request(longest, longest)).undisturbed
     gaps = random.exponential(alone / load, count) * (random.random(count) > 0.2)
     return Traffic(np.cumsum(gaps), prompt, output, random.choice([0.0, 0.5, 0.9, 1.0], count))
 

@@ -7,7 +7,8 @@ not depend on k and each kind's attention term is proportional to its span: the 
 (work/passes.py). Everything broadcasts: numbers give plain floats, arrays give arrays.
 
 Two clocks: of the GPU, busy seconds for all b requests, prefilled in one pass and decoded in lockstep; and of a request
-in a running server, its prompt prefilled alone, then steps at batch b.
+that no other disturbs, its prompt prefilled alone, then steps at batch b. The wait on a full server, with the prefills
+of others between the steps, is policy.steady_state's.
 """
 
 from collections.abc import Iterable, Iterator
@@ -79,8 +80,8 @@ class RequestCost:
     """What `batch` identical requests cost on a deployment. Floats, or arrays of the broadcast shape.
 
     `prefill`, `decode`: Phase. `seconds`: the GPU clock, busy seconds for all `batch` requests; one request's share is
-    seconds / batch, and `decode_share` the share that is decode. `elapsed`: the request clock, what one user waits in a
-    running server, `ttft` (the prompt prefilled alone) and then the steps at this batch. `tpot`: decode seconds /
+    seconds / batch, and `decode_share` the share that is decode. `undisturbed`: the request clock, what one user waits
+    if no other user's prefill runs: `ttft` (the prompt prefilled alone) and then the steps at this batch. `tpot`: decode seconds /
     (n_out - 1); NaN, not zero, for one output token. `flops`, `bytes`: of both phases. `refused`: None for plain
     numbers; for arrays the code in REFUSALS of each NaN cell, 0 elsewhere.
     """
@@ -104,7 +105,7 @@ class RequestCost:
         return self._ttft
 
     seconds = property(lambda self: self.prefill.seconds + self.decode.seconds)
-    elapsed = property(lambda self: self.ttft + self.decode.seconds)
+    undisturbed = property(lambda self: self.ttft + self.decode.seconds)
     tpot = property(lambda self: ratio(self.decode.seconds, self.request.output - 1))
     flops = property(lambda self: self.prefill.flops + self.decode.flops)
     bytes = property(lambda self: self.prefill.bytes + self.decode.bytes)

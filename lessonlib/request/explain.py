@@ -138,7 +138,7 @@ def _clocks(cost: Any) -> str:
     share = format_seconds(cost.seconds / cost.batch)
     return (
         f"GPU clock {format_seconds(cost.seconds)} for all {cost.batch:,}, {share} each; "
-        f"request clock {format_seconds(cost.elapsed)}: TTFT {format_seconds(cost.ttft)}, "
+        f"request clock {format_seconds(cost.undisturbed)}: TTFT {format_seconds(cost.ttft)}, "
         f"TPOT {format_seconds(cost.tpot)}"
     )
 

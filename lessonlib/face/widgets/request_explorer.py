@@ -41,7 +41,7 @@ def numbers(cost: RequestCost) -> dict[str, str]:
     return {
         "GPU clock, whole batch": format_seconds(cost.seconds),
         "GPU clock, share of one": format_seconds(cost.seconds / batch),
-        "request clock, of each": format_seconds(cost.elapsed),
+        "request clock, of each": format_seconds(cost.undisturbed),
         "time to first token": format_seconds(cost.ttft),
         "time per output token": format_seconds(cost.tpot),
         "decode's linear layers": f"{busy} bound" if cost.decode.seconds else "no decode step",

@@ -84,7 +84,7 @@ def predictions(record: Record, deployment: Deployment | None = None) -> list[Co
 
     def request(one: MeasuredRequest) -> float:
         if record.what == "cpu":
-            return request_cost(machine, Request(one.prompt, one.output), one.batch).elapsed
+            return request_cost(machine, Request(one.prompt, one.output), one.batch).undisturbed
         # A GPU's requests may be longer than its model has positions, and its steps read whole buckets.
         steps = (step(one.prompt + k, one.batch) for k in range(one.output - 1))
         return seconds_of(one.prompt, 0, one.batch) + sum(steps)
