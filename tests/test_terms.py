@@ -491,7 +491,10 @@ def test_kv_heads_are_copied_beyond_their_number(devices, copies):
     assert step.attention.flops == alone.attention.flops
     assert step.attention.seconds == pytest.approx(alone.attention.seconds * copies / devices, rel=1e-13)
     assert deployment.sequence_bytes(1000.0) == copies * server().sequence_bytes(1000.0)
-    assert deployment.weight_bytes == server().weight_bytes
+    copied = 32 * (kv_heads - 8) * 2 * 128 * 4096 * 2  # W_k and W_v go with their heads
+    assert deployment.weight_bytes == server().weight_bytes + copied
+    assert step.linear.weights == alone.linear.weights + copied
+    assert step.linear.flops == alone.linear.flops + 4 * copied
 
 
 def test_the_latent_of_mla_lies_on_every_device():

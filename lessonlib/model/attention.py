@@ -12,6 +12,7 @@ Each kind is a small frozen dataclass that answers the same questions, for one l
     pair_flops        FLOP for one (query, key) pair on cached tokens
     fresh_pair_flops  the same when nothing is cached (it differs for MLA only)
     expand_flops      FLOP to re-project one cached token, where that is a choice (MLA only)
+    copied_weights    matrix weights that tensor parallelism holds more than once
     state_elements    numbers of constant state; conv_elements those of its convolution, in the compute dtype
     token_flops       FLOP for one token that do not depend on its context (constant state only)
     in_turn           what runs one after another in such a layer, each under a roof of its own: most often itself alone
@@ -46,6 +47,7 @@ class Mixer(Part):
     cache_elements = pair_flops = expand_flops = state_elements = conv_elements = token_flops = 0
     # Infinity: a sequence never stops growing. None: the law has another form, and is known by asking alone.
     fills_at: float | None = None
+    copied_whole = False  # whether each device of a tensor-parallel group does all of its work
     cache_part = "cache"  # the part of a Precision that says the dtype of what is cached
     state_dtype: str | None = None  # of the constant state, where the model's config says it
     period: int | None = None  # tokens after which its law begins anew
@@ -93,6 +95,10 @@ class Mixer(Part):
         if self.heads % devices:
             raise wrong(self.owner, "devices", devices, f"a number that divides its {self.heads} heads")
         return 1.0
+
+    def copied_weights(self, devices: int) -> float:
+        """Matrix weights that a tensor-parallel group of `devices` holds beyond one copy of each."""
+        return 0.0
 
 
 def below(limit: int, cached: Any, new: Any) -> Any:
@@ -170,6 +176,10 @@ class GroupedQueryAttention(Mixer):
             expected = f"a number that divides its {self.kv_heads} KV heads, or a multiple of them"
             raise wrong(self.owner, "devices", devices, expected)
         return max(1.0, devices / self.kv_heads)
+
+    def copied_weights(self, devices: int) -> float:
+        """W_k and W_v of the KV heads that several devices have."""
+        return (self.cache_copies(devices) - 1) * self.width * self.cache_elements
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -264,3 +274,7 @@ class MultiHeadLatentAttention(Mixer):
     def cache_copies(self, devices: int) -> float:
         super().cache_copies(devices)
         return float(devices)  # the latent belongs to all heads, so every device holds it whole
+
+    def copied_weights(self, devices: int) -> float:
+        """The down-projections, of the latent that all heads share and of the query's."""
+        return (devices - 1.0) * self.width * (self.cache_elements + (self.query_rank or 0))

@@ -37,6 +37,7 @@ OTHER_16_BITS = {"bf16": "fp16", "fp16": "bf16"}
 
 BLOCKS, EXPERTS, HEAD, ATTENTION = KERNELS = ("blocks", "experts", "head", "attention")
 
+PARTS = ("experts", "head", "embedding", "other", "cache", "index", "state", "dispatch")
 SOME_BITS = between(0.1, 64, "bits")
 
 
@@ -70,7 +71,8 @@ class Precision(Checked):
     multiplies in; None, the default, gives each its own (`operand`). `bits`: of a weight of blocks and experts in a
     format without a name; `Precision(bits=4.25)` is `Precision("4.25 bits")`. `index`: the keys of an indexer of
     sparse attention, by default as the cache. `state`: constant state, by default what the model's config says, or else
-    the dtype that the model computes in.
+    the dtype that the model computes in. `dispatch`: what an all-to-all sends to the experts, by default as all that
+    devices send, 2 bytes a number.
     """
 
     blocks: str = "bf16"
@@ -82,11 +84,12 @@ class Precision(Checked):
     compute: str | None = None
     index: str | None = None
     state: str | None = None
+    dispatch: str | None = None
     bits: float | None = None
 
     rules: ClassVar = {
         "blocks": DTYPE,
-        **dict.fromkeys(("experts", "head", "embedding", "other", "cache", "index", "state"), optional(DTYPE)),
+        **dict.fromkeys(PARTS, optional(DTYPE)),
         "compute": optional(text("'bf16'")),  # fp4 is a dtype to compute in, not one to store: stored fp4 has scales
         "bits": optional(SOME_BITS),
     }
@@ -143,6 +146,11 @@ class Precision(Checked):
     def sent_bytes(self) -> float:
         """Bytes of a number that an all-reduce or an all-to-all sends: 2, and 4 where all is fp32."""
         return 4.0 if self.plain == "fp32" else 2.0
+
+    @property
+    def dispatched_bytes(self) -> float:
+        """Bytes of a number that an all-to-all sends to the experts; `sent_bytes` come back."""
+        return self.sent_bytes if self.dispatch is None else bytes_of(self.dispatch)
 
     def __str__(self) -> str:
         """The parts in words, equal ones together."""

@@ -29,7 +29,7 @@ class Indexer(Mixer):
     key_dim: int
     query_rank: int
 
-    label, fills_at, cache_part = "indexer", math.inf, "index"
+    label, fills_at, cache_part, copied_whole = "indexer", math.inf, "index", True
 
     @cached_property
     def matmul_weights(self) -> int:
@@ -49,6 +49,9 @@ class Indexer(Mixer):
 
     def cache_copies(self, devices: int) -> float:
         return float(devices)  # every device picks the same tokens, so each keeps all keys
+
+    def copied_weights(self, devices: int) -> float:
+        return (devices - 1.0) * self.matmul_weights
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,6 +106,10 @@ class SparseLatentAttention(MultiHeadLatentAttention):
     @cached_property
     def parameters(self) -> int:
         return super().parameters + (0 if self.indexer is None else self.indexer.other_weights)
+
+    def copied_weights(self, devices: int) -> float:
+        indexer = 0.0 if self.indexer is None else self.indexer.copied_weights(devices)
+        return super().copied_weights(devices) + indexer
 
     def span_sum(self, cached: Any, new: Any) -> Any:
         return spans_up_to(self.top_k, cached, new)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from lessonlib.base.checks import checked
-from lessonlib.base.elementwise import floor, ratio
+from lessonlib.base.elementwise import floor, maximum, minimum, ratio
 from lessonlib.base.errors import InvalidInputError, shown
 from lessonlib.request.explain import assumptions, equations, html_view, text_table
 from lessonlib.request.request import BATCHES, REFUSALS, REQUESTS, Request, broadcast_shape, first_wrong, require_chunks
@@ -29,21 +29,31 @@ from lessonlib.work.sizes import ModelSizes
 
 
 def prefill_passes(deployment: Deployment, prompt: Any, cached: Any, batch: Any) -> Iterable[Passes]:
-    """The prompt's pass, or its chunks."""
+    """The prompt's pass, or its chunks. Where each device serves its own sequences, a pass has one prompt for each."""
+    if (most := deployment.sizes.replicas) == 1:
+        return _prefill(deployment, prompt - cached, cached, batch, 1.0)
+    full = floor(batch / most) * 1.0
+    rest = batch - full * most
+    last = _prefill(deployment, prompt - cached, cached, maximum(rest, 1.0), minimum(rest, 1.0))
+    return [*_prefill(deployment, prompt - cached, cached, float(most), full), *last]
+
+
+def _prefill(deployment: Deployment, new: Any, cached: Any, batch: Any, times: Any) -> Iterable[Passes]:
+    """`times` passes of `batch` prompts, or their chunks."""
     if deployment.prefill_chunk is None:
-        return [equal_passes(deployment.sizes, prompt - cached, cached, batch, 1.0)]
-    return _chunks(deployment, prompt - cached, cached, batch)
+        return [equal_passes(deployment.sizes, new, cached, batch, 1.0, times)]
+    return _chunks(deployment, new, cached, batch, times)
 
 
-def _chunks(deployment: Deployment, new: Any, cached: Any, batch: Any) -> Iterator[Passes]:
+def _chunks(deployment: Deployment, new: Any, cached: Any, batch: Any, times: Any) -> Iterator[Passes]:
     """Only the last chunk needs logits, one position a sequence."""
     sizes: ModelSizes = deployment.sizes
     size = float(deployment.prefill_chunk or 1)
     inner = floor((new - 1) / size)  # chunks before the last, which has 1 .. size tokens
-    yield equal_passes(sizes, new - inner * size, cached + inner * size, batch, 1.0)
+    yield equal_passes(sizes, new - inner * size, cached + inner * size, batch, 1.0, times)
     several = isinstance(inner, np.ndarray)
     for i in range(int(np.max(inner, initial=0))):
-        yield equal_passes(sizes, size, cached + i * size, batch, 0.0, (inner > i).astype(float) if several else 1.0)
+        yield equal_passes(sizes, size, cached + i * size, batch, 0.0, times * (inner > i) if several else times)
 
 
 def decode_passes(deployment: Deployment, prompt: Any, output: Any, batch: Any) -> list[Passes]:

@@ -73,12 +73,14 @@ class Roof:
 
 def under_roof(work: Work, deployment: Deployment) -> tuple[tuple[Any, ...], tuple[str, ...]]:
     """The sums of a work that runs `times` times, each under a roof of its own, as in Roof.SUMS; and what binds it."""
-    _, kernel, flops, weights, read, write, state, times = work
+    _, kernel, flops, weights, read, write, state, times, real = work
     compute, memory = flops / deployment.peaks[kernel], (weights + read + write + state) / deployment.bandwidth
     seconds = maximum(compute, memory) if deployment.efficiency.overlap else compute + memory
     bounds: tuple[str, ...] = ()
     if type(seconds) is float and type(times) is float and seconds * times:
         bounds = ("compute",) if compute > memory else ("memory",)
+    if type(real) is not float or real != 1:  # devices that are less full than the fullest wait for it
+        flops, read, write, state = flops * real, read * real, write * real, state * real
     sums = (flops, weights, read, write, state, compute, memory, seconds)
     if type(times) is float and times == 1:
         return sums, bounds
@@ -106,13 +108,13 @@ class Phase:
         number: Any = 0.0
         for run in runs:
             sizes, works, tokens, times = run
-            for _, kernel, flops, weights, read, write, state, repeats in works:
+            for _, kernel, flops, weights, read, write, state, repeats, _ in works:
                 compute, memory = flops / peaks[kernel], (weights + read + write + state) / bandwidth
                 busy = busy + repeats * (maximum(compute, memory) if overlap else compute + memory)
             if self._runs is None:
                 self._take(works)
-            if sizes.all_reduces:
-                link, latency = deployment.accelerator.link, deployment.efficiency.all_reduce_latency
+            if sizes.collectives:
+                link, latency = deployment.link_rate, deployment.collective_latency
                 communication = communication + communication_seconds(link, latency, sizes, tokens, times)
             number = number + times
         if blank is not None:

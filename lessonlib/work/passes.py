@@ -17,7 +17,7 @@ Left out: unfused activations, embedding look-ups, norms, softmax, sampling. All
 
 from typing import Any, NamedTuple
 
-from lessonlib.base.elementwise import expm1, minimum, where
+from lessonlib.base.elementwise import expm1, floor, minimum, where
 from lessonlib.model.precision import ATTENTION, BLOCKS, EXPERTS, HEAD
 from lessonlib.work.sizes import LayerKind, ModelSizes
 
@@ -33,6 +33,7 @@ class Work(NamedTuple):
     cache_write: Any = 0.0
     state: Any = 0.0  # bytes of constant state, read and written
     times: Any = 1.0  # how many such works run one after another, each under a roof of its own
+    real: Any = 1.0  # the share of FLOPs, cache and state that is done: devices less full than the fullest wait for it
 
 
 class Passes(NamedTuple):
@@ -40,22 +41,25 @@ class Passes(NamedTuple):
 
     sizes: ModelSizes
     works: list[Work]
-    tokens: Any  # of all sequences and passes together
+    tokens: Any  # of all passes together, those of the device that has the most
     count: Any
 
 
-def linear_work(sizes: ModelSizes, tokens: Any, logits: Any, times: Any = 1.0) -> list[Work]:
+def linear_work(sizes: ModelSizes, tokens: Any, logits: Any, times: Any = 1.0, fullest: Any = 1.0) -> list[Work]:
     """Linear layers of one pass over `tokens` = b n tokens in all, with logits for `logits` positions in all.
 
-    Up to three works: the dense ones, the routed experts where there are any, the LM head.
+    Up to three works: the dense ones, the routed experts where there are any, the LM head. `fullest`: tokens of the
+    fullest device over their mean, where each serves sequences of its own.
     """
-    found = [Work("linear layers", BLOCKS, sizes.token_flops * tokens, sizes.block_bytes, 0.0, 0.0, 0.0, times)]
+    flops = sizes.token_flops * tokens * fullest
+    found = [Work("linear layers", BLOCKS, flops, sizes.block_bytes, 0.0, 0.0, 0.0, times)]
     if sizes.experts:
         streamed: Any = 0.0
         for experts in sizes.experts:
             streamed = streamed - experts.bytes * expm1(tokens * experts.log_idle)
         found.append(Work("routed experts", EXPERTS, sizes.expert_flops * tokens, streamed, 0.0, 0.0, 0.0, times))
-    found.append(Work("LM head", HEAD, sizes.logit_flops * logits, sizes.head_bytes, 0.0, 0.0, 0.0, times))
+    head = sizes.logit_flops * logits * fullest
+    found.append(Work("LM head", HEAD, head, sizes.head_bytes, 0.0, 0.0, 0.0, times))
     return found
 
 
@@ -99,16 +103,29 @@ def attention_of_steps(kind: LayerKind, prompt: Any, steps: Any, batch: Any) -> 
     return works
 
 
+def seats(sizes: ModelSizes, batch: Any) -> Any:
+    """Sequences that there would be if each device that serves its own had as many as the fullest, ceil(b / N)."""
+    return batch if sizes.replicas == 1 else -floor(-batch / sizes.replicas) * float(sizes.replicas)
+
+
+def _real(works: list[Work], batch: Any, full: Any) -> list[Work]:
+    """The works of `full` seats of which `batch` are taken; routed experts are shared by all, and never wait."""
+    if full is batch:
+        return works
+    return [work if work.kernel == EXPERTS else work._replace(real=batch / full) for work in works]
+
+
 def equal_passes(sizes: ModelSizes, new: Any, cached: Any, batch: Any, logits: Any, count: Any = 1.0) -> Passes:
     """`count` equal passes, one after another; `logits` positions of each sequence need logits."""
-    tokens = batch * new
-    works = [attention_work(kind, new, cached, batch, count) for kind in sizes.kinds]
-    works += linear_work(sizes, tokens, batch * logits, count)
-    return Passes(sizes, works, count * tokens, count)
+    full = seats(sizes, batch)
+    works = [attention_work(kind, new, cached, full, count) for kind in sizes.kinds]
+    works += linear_work(sizes, batch * new, batch * logits, count, full / batch)
+    return Passes(sizes, _real(works, batch, full), count * full * new / sizes.replicas, count)
 
 
 def decode_steps(sizes: ModelSizes, prompt: Any, count: Any, batch: Any) -> Passes:
     """`count` decode steps of `batch` sequences after a prompt, in closed form."""
-    works = [work for kind in sizes.kinds for work in attention_of_steps(kind, prompt, count, batch)]
-    works += linear_work(sizes, batch, batch, count)
-    return Passes(sizes, works, batch * count, count)
+    full = seats(sizes, batch)
+    works = [work for kind in sizes.kinds for work in attention_of_steps(kind, prompt, count, full)]
+    works += linear_work(sizes, batch, batch, count, full / batch)
+    return Passes(sizes, _real(works, batch, full), full * count / sizes.replicas, count)
