@@ -130,7 +130,8 @@ def test_all_rates_doubled_is_exactly_half_the_time(deployment, request, batch):
         bandwidth=2 * device.bandwidth,
         link=2 * device.link,
     )
-    half = replace(efficiency, overhead=efficiency.overhead / 2, all_reduce_latency=efficiency.all_reduce_latency / 2)
+    waits = ("overhead", "all_reduce_latency", "all_to_all_latency")
+    half = replace(efficiency, **{name: getattr(efficiency, name) / 2 for name in waits})
     now = request_cost(deployment, request, batch)
     then = request_cost(replace(deployment, accelerator=twice, efficiency=half), request, batch)
     for name in ("seconds", "undisturbed", "ttft"):

@@ -649,9 +649,9 @@ def test_bits_that_cannot_be_meant_are_refused():
 @pytest.mark.parametrize("dtype", ["bf16", "fp8", "int4", "fp16"])
 def test_an_all_reduce_sends_two_bytes_a_number_whatever_the_weights_are_stored_in(dtype):
     deployment = server(gqa_model(layers=3, heads=8, kv_heads=4), CHIP, dtype, devices=2)
-    assert deployment.sizes.all_reduce_bytes == 2 * 3 * 2 * (2 - 1) / 2 * W * 2
+    assert deployment.sizes.collective_bytes == 2 * 3 * 2 * (2 - 1) / 2 * W * 2
     told = server(gqa_model(layers=3, heads=8, kv_heads=4), CHIP, Precision(dtype, compute="fp8"), devices=2)
-    assert told.sizes.all_reduce_bytes == deployment.sizes.all_reduce_bytes
+    assert told.sizes.collective_bytes == deployment.sizes.collective_bytes
 
 
 # Speculation
