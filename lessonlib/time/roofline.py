@@ -108,7 +108,13 @@ class Phase:
             sizes, works, tokens, times = run
             for _, kernel, flops, weights, read, write, state, repeats in works:
                 compute, memory = flops / peaks[kernel], (weights + read + write + state) / bandwidth
-                busy = busy + repeats * (maximum(compute, memory) if overlap else compute + memory)
+                if not overlap:
+                    seconds = compute + memory
+                elif type(compute) is type(memory) is float:
+                    seconds = compute if compute > memory else memory
+                else:
+                    seconds = maximum(compute, memory)
+                busy = busy + repeats * seconds
             if self._runs is None:
                 self._take(works)
             if sizes.all_reduces:
