@@ -402,7 +402,7 @@ def one(**changes):
         (lambda: LengthQuantiles((0.5, 1.0), (0, 10)), "LengthQuantiles: lengths"),
         (lambda: simulate("llama", one()), "simulate: deployment"),
         (lambda: simulate(server(), [1, 2]), "simulate: traffic"),
-        (lambda: simulate(server(speculation=Speculation(3, 0.7)), one()), "speculation"),
+        (lambda: simulate(server(speculation=Speculation(3, 0.7, "free")), one()), "speculation"),
         (lambda: simulate(server(), one(), "last"), "simulate: prefill"),
         (lambda: simulate(server(prefill_chunk=512), one(), "joint"), "prefill_chunk"),
         (lambda: simulate(server(), one(), token_budget=512), "token_budget"),

@@ -115,8 +115,11 @@ def test_what_is_added_to_the_roofs_has_rows_of_its_own():
         ({}, "Left out: unfused activations"),
         ({"devices": 4}, "ring all-reduces over 450 GB/s one way, 10.00 µs latency each (assumed)"),
         ({"prefill_chunk": 512}, "Prefill in chunks of 512 tokens"),
-        ({"speculation": Speculation(4, 0.7)}, "4 drafted tokens, acceptance 0.7, free drafts"),
-        ({"speculation": Speculation(4, 0.7, gqa_model())}, "draft toy"),
+        (
+            {"speculation": Speculation(4, 0.7, "free")},
+            "4 drafted tokens, acceptance 0.7, free drafts, a limit that no draft reaches",
+        ),
+        ({"speculation": Speculation(4, 0.7, gqa_model())}, "draft toy, whose own prefill is in the prefill"),
         ({"model": mixtral_8x7b(), "accelerator": device()}, "uniform routing"),
         ({"model": qwen3_next(), "accelerator": device()}, "Constant state: bf16 (the dtype of its numbers)"),
         ({"model": deepseek_v3(), "accelerator": device()}, "MLA: absorbed in decode, expanded for a prompt"),

@@ -216,7 +216,7 @@ LEVERS = {
     "tensor_parallel": ([4], (1, seconds_each() / seconds_each(bandwidth=4 * 3.35e12))),  # all-reduces come on top
     "prefix_cache": ([1.0], (1, 1.0004)),
     "chunked_prefill": ([64], (0.999, 1)),  # a second prefill pass reads the weights once more
-    "speculative_decoding": ([4, 0.7], {"passed": 1 + 0.7 + 0.7**2 + 0.7**3 + 0.7**4}),
+    "speculative_decoding": ([4, 0.7, "free"], {"passed": 1 + 0.7 + 0.7**2 + 0.7**3 + 0.7**4}),
     "batch_to_limit": ([], {"batch": 33}),
     "shorter_answer": ([0.5], {"output": 6400}),
 }

@@ -664,7 +664,7 @@ def test_tokens_of_a_round_as_accepted_by_chance(acceptance, drafts):
     for accepted in range(drafts + 1):
         chance = acceptance**accepted * (1 if accepted == drafts else 1 - acceptance)
         expected += chance * (accepted + 1)
-    assert Speculation(drafts, acceptance).tokens_per_round == pytest.approx(expected, rel=1e-14)
+    assert Speculation(drafts, acceptance, "free").tokens_per_round == pytest.approx(expected, rel=1e-14)
 
 
 def test_speculative_rounds_by_hand():
@@ -685,7 +685,7 @@ def test_speculative_rounds_by_hand():
 
 
 def test_with_free_drafts_a_round_is_one_verifying_pass():
-    decode = request_cost(server(MIXED, ROOF, speculation=Speculation(3, 1.0)), Request(20, 12)).decode
+    decode = request_cost(server(MIXED, ROOF, speculation=Speculation(3, 1.0, "free")), Request(20, 12)).decode
     expected = [11 / 4 * value for value in plain_pass(MIXED, 4, 25, 1, 4)]
     assert numbers_of(decode) == pytest.approx(expected, rel=1e-12)
 

@@ -131,7 +131,7 @@ def simulated_tokens_per_round(drafts, acceptance, rounds=200_000):
 
 @pytest.mark.parametrize(("drafts", "acceptance"), [(1, 0.5), (4, 0.7), (8, 0.9), (3, 0.0), (5, 1.0)])
 def test_expected_tokens_of_a_round_against_a_simulation(drafts, acceptance):
-    expected = Speculation(drafts, acceptance).tokens_per_round
+    expected = Speculation(drafts, acceptance, "free").tokens_per_round
     assert expected == pytest.approx(simulated_tokens_per_round(drafts, acceptance), rel=5e-3)
     if acceptance < 1:
         assert expected == pytest.approx((1 - acceptance ** (drafts + 1)) / (1 - acceptance), rel=1e-12)
@@ -144,7 +144,7 @@ def test_speculation_round_by_round():
     context = 1000 + (200 - 2) // 2  # the answer's mean context
     verify = pass_cost(server(), 5, context, 3, logits=5)
     drafting = pass_cost(server(draft), 1, context, 3)
-    rounds = 199 / Speculation(4, 0.7).tokens_per_round
+    rounds = 199 / Speculation(4, 0.7, "free").tokens_per_round
     found = request_cost(deployment, request, 3).decode
     assert found.seconds == pytest.approx(rounds * (verify.seconds + 4 * drafting.seconds), rel=1e-12)
     assert found.flops == pytest.approx(rounds * (verify.flops + 4 * drafting.flops), rel=1e-12)
@@ -154,7 +154,7 @@ def test_speculation_makes_a_mixture_read_more_experts_and_can_lose():
     """Qwen3-30B-A3B at batch 1: five tokens read the experts of five; with free drafts still slower (weights only)."""
     plain = server(qwen3_30b_a3b(), device())
     one, five = pass_cost(plain, 1).linear.bytes, pass_cost(plain, 5, logits=5).linear.bytes
-    assert Speculation(4, 0.7).tokens_per_round * one / five == pytest.approx(0.91, abs=0.005)
+    assert Speculation(4, 0.7, "free").tokens_per_round * one / five == pytest.approx(0.91, abs=0.005)
 
 
 # ---- Amdahl and the break-even line
@@ -254,8 +254,8 @@ def test_prompt_and_output_one_token_either_way():
         (lambda: quantised(), "quantised: parts"),
         (lambda: quantised(cache="int3")(server(), CHAT, 1), "int3"),
         (lambda: tensor_parallel(3)(server(), CHAT, 1), "32 heads"),
-        (lambda: speculative_decoding(0, 0.5), "draft_tokens"),
-        (lambda: speculative_decoding(2, 1.5), "acceptance"),
+        (lambda: speculative_decoding(0, 0.5, "free"), "draft_tokens"),
+        (lambda: speculative_decoding(2, 1.5, "free"), "acceptance"),
         (lambda: speculative_decoding(2, 0.5, "small"), "draft"),
         (lambda: batch_to_limit()(server(deepseek_v3()), CHAT, 1), "deepseek-v3"),
         (lambda: break_even_by_rho(server(), 0), "prompt"),

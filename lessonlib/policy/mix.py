@@ -189,7 +189,7 @@ def usual_levers(deployment: Deployment, request: Request) -> dict[str, Lever]:
     if bits["cache"] > 1:
         found["fp8 cache"] = quantised(cache="fp8")
     if deployment.speculation is None:
-        found["speculation (4 free drafts, 70 % accepted)"] = speculative_decoding(4, 0.7)
+        found["speculation (4 free drafts, 70 % accepted)"] = speculative_decoding(4, 0.7, "free")
     if not np.any(request.cached):
         found["half of each prompt in a prefix cache"] = prefix_cache(0.5)
     return found

@@ -13,6 +13,7 @@ of others between the steps, is policy.steady_state's.
 
 from collections.abc import Iterable, Iterator
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,10 @@ from lessonlib.work.sizes import ModelSizes
 
 
 def prefill_passes(deployment: Deployment, prompt: Any, cached: Any, batch: Any) -> Iterable[Passes]:
-    """The prompt's pass, or its chunks. Where each device serves its own sequences, a pass has one prompt for each."""
+    """The prompt's pass, or its chunks; a draft that takes time prefills the prompt likewise.
+
+    Where each device serves sequences of its own, a pass has one prompt for each: as many passes as that takes.
+    """
     if (most := deployment.sizes.replicas) == 1:
         return _prefill(deployment, prompt - cached, cached, batch, 1.0)
     full = floor(batch / most) * 1.0
@@ -40,15 +44,19 @@ def prefill_passes(deployment: Deployment, prompt: Any, cached: Any, batch: Any)
 
 def _prefill(deployment: Deployment, new: Any, cached: Any, batch: Any, times: Any) -> Iterable[Passes]:
     """`times` passes of `batch` prompts, or their chunks."""
-    if deployment.prefill_chunk is None:
-        return [equal_passes(deployment.sizes, new, cached, batch, 1.0, times)]
-    return _chunks(deployment, new, cached, batch, times)
+    size, draft = deployment.prefill_chunk, deployment.draft_sizes
+    if size is not None:
+        own = _chunks(deployment.sizes, float(size), new, cached, batch, times)
+        drafted = () if draft is None else _chunks(draft, float(size), new, cached, batch, times)
+        return chain(own, (_named("drafting", run) for run in drafted))
+    runs = [equal_passes(deployment.sizes, new, cached, batch, 1.0, times)]
+    if draft is not None:
+        runs.append(_named("drafting", equal_passes(draft, new, cached, batch, 1.0, times)))
+    return runs
 
 
-def _chunks(deployment: Deployment, new: Any, cached: Any, batch: Any, times: Any) -> Iterator[Passes]:
+def _chunks(sizes: ModelSizes, size: float, new: Any, cached: Any, batch: Any, times: Any) -> Iterator[Passes]:
     """Only the last chunk needs logits, one position a sequence."""
-    sizes: ModelSizes = deployment.sizes
-    size = float(deployment.prefill_chunk or 1)
     inner = floor((new - 1) / size)  # chunks before the last, which has 1 .. size tokens
     yield equal_passes(sizes, new - inner * size, cached + inner * size, batch, 1.0, times)
     several = isinstance(inner, np.ndarray)
@@ -91,9 +99,9 @@ class RequestCost:
 
     `prefill`, `decode`: Phase. `seconds`: the GPU clock, busy seconds for all `batch` requests; one request's share is
     seconds / batch, and `decode_share` the share that is decode. `undisturbed`: the request clock, what one user waits
-    if no other user's prefill runs: `ttft` (the prompt prefilled alone) and then the steps at this batch. `tpot`: decode seconds /
-    (n_out - 1); NaN, not zero, for one output token. `flops`, `bytes`: of both phases. `refused`: None for plain
-    numbers; for arrays the code in REFUSALS of each NaN cell, 0 elsewhere.
+    if no other user's prefill runs: `ttft` (the prompt prefilled alone) and then the steps at this batch. `tpot`:
+    decode seconds / (n_out - 1); NaN, not zero, for one output token. `flops`, `bytes`: of both phases. `refused`: None
+    for plain numbers; for arrays the code in REFUSALS of each NaN cell, 0 elsewhere.
     """
 
     __slots__ = ("_ttft", "batch", "decode", "deployment", "prefill", "refused", "request")
@@ -171,7 +179,7 @@ def request_cost(deployment: Deployment, request: Request, batch: Any = 1) -> Re
     if limit is not None and prompt + output > limit:
         raise InvalidInputError(
             f"Request: prompt {request.prompt:,} + output {request.output:,} is {request.prompt + request.output:,} "
-            f"tokens, but {deployment.model.name} has {limit:,} positions; shorten one of them."
+            f"tokens, but {deployment.limited_by} has {limit:,} positions; shorten one of them."
         )
     if deployment.memory_needed(prompt + output, b) > deployment.memory_available:
         deployment.require_fit(request.prompt + request.output, batch)

@@ -9,7 +9,7 @@ from typing import Any
 
 from lessonlib.base.text import html_table, plain_markdown
 from lessonlib.base.units import format_bytes, format_flops, format_percent, format_seconds
-from lessonlib.model.precision import BLOCKS, EXPERTS, MULTIPLIED_IN, UNQUANTISED
+from lessonlib.model.precision import ATTENTION, BLOCKS, EXPERTS, MULTIPLIED_IN, UNQUANTISED
 from lessonlib.time.deployment import Deployment
 from lessonlib.work.layouts import SENT, TENSOR
 from lessonlib.work.passes import pair_work
@@ -118,10 +118,12 @@ def assumptions(cost: Any) -> tuple[str, ...]:
     if deployment.prefill_chunk is not None:
         lines.append(f"Prefill in chunks of {deployment.prefill_chunk:,} tokens, each pass streams all weights.")
     if (speculation := deployment.speculation) is not None:
-        drafts = "free drafts" if speculation.draft is None else f"draft {speculation.draft.name}"
+        draft = "free drafts, a limit that no draft reaches"
+        if speculation.drafter is not None:
+            draft = f"draft {speculation.drafter.name}, whose own prefill is in the prefill"
         lines.append(
-            f"Speculation: {speculation.draft_tokens} drafted tokens, acceptance {speculation.acceptance:g}, {drafts}; "
-            "each round at the answer's mean context; the draft's own prefill is left out."
+            f"Speculation: {speculation.draft_tokens} drafted tokens, acceptance {speculation.acceptance:g}, {draft}; "
+            "each round at the answer's mean context."
         )
     return tuple(lines)
 
@@ -196,6 +198,8 @@ def equations(cost: Any) -> str:
     deployment, request = cost.deployment, cost.request
     model, sizes = deployment.model, deployment.sizes
     new, steps = request.prompt - request.cached, request.output - 1
+    linear = [roof for roof in cost.prefill.roofs.values() if roof.kernel != ATTENTION]
+    prefill_flops = sum(roof.flops for roof in linear if not roof.part.startswith("drafting"))
     bandwidth = f"{deployment.bandwidth / 1e9:,.5g} GB/s"
     how = "max" if deployment.efficiency.overlap else "sum"
     lines = [
@@ -206,7 +210,7 @@ def equations(cost: Any) -> str:
         f"- weights without routed experts: {format_bytes(sizes.dense_bytes)} a pass; routed experts in all: "
         f"{format_bytes(sum(e.bytes for e in sizes.experts))}",
         f"- linear FLOPs of the prefill: 2 x {cost.batch:,} x {new:,} x P_block + 2 x {cost.batch:,} x V w = "
-        f"{format_flops(cost.prefill.linear.flops, 6)}",
+        f"{format_flops(prefill_flops, 6)}",
     ]
     if deployment.speculation is None:
         lines.append(

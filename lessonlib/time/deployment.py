@@ -7,16 +7,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from lessonlib.base.checks import REFUSED, Checked, Rule, a, choice, count, flag, fraction, optional, rate
-from lessonlib.base.errors import InvalidInputError
+from lessonlib.base.checks import REFUSED, Checked, Rule, a, choice, count, flag, fraction, optional, rate, wrong
+from lessonlib.base.errors import InvalidInputError, shown
 from lessonlib.base.units import format_bytes
+from lessonlib.model.draft import FREE_DRAFTS, DraftHead
 from lessonlib.model.model import Model
 from lessonlib.model.precision import BLOCKS, KERNELS, Precision
 from lessonlib.time.accelerator import Accelerator
 from lessonlib.time.memory import largest_batch, require_fit
 from lessonlib.work.layouts import LAYOUTS, TENSOR
 from lessonlib.work.passes import seats
-from lessonlib.work.sizes import ModelSizes, sizes_of
+from lessonlib.work.sizes import ModelSizes, draft_sizes_of, sizes_of
 
 TOKENS, SEQUENCES = rate("tokens", zero=True), rate("sequences", zero=True)
 
@@ -52,20 +53,32 @@ class Efficiency(Checked):
 class Speculation(Checked):
     """Speculative decoding: `draft_tokens` g proposed a round, each accepted with probability `acceptance` a.
 
-    A round yields E = (1 - a**(g + 1)) / (1 - a) tokens on average (g + 1 at a = 1). `draft` is the model that
-    proposes, in the deployment's precision and on its devices; None means that drafts are free.
-    Source: Leviathan et al., 2211.17192.
+    A round yields E = (1 - a**(g + 1)) / (1 - a) tokens on average (g + 1 at a = 1). `draft`: the model or head that
+    proposes, in the deployment's precision and on its devices: it prefills the prompt too, and its weights and cache
+    lie in memory. "free" are drafts that cost nothing, a limit and no lever. Source: Leviathan et al., 2211.17192.
     """
 
     draft_tokens: int
     acceptance: float
-    draft: Model | None = None
+    draft: Model | DraftHead | str | None = None  # None is refused: a draft is never free without a word
 
     rules: ClassVar[Mapping[str, Rule]] = {
         "draft_tokens": count(),
         "acceptance": fraction(zero=True),
-        "draft": optional(a(Model)),
+        "draft": Rule(
+            "a Model, a head such as DraftHead.mtp(model), or 'free', the limit of drafts that cost nothing",
+            lambda value: (
+                value
+                if isinstance(value, Model | DraftHead) or (type(value) is str and value == FREE_DRAFTS)
+                else REFUSED
+            ),
+        ),
     }
+
+    @property
+    def drafter(self) -> Model | DraftHead | None:
+        """What proposes, where that takes time; None for free drafts."""
+        return None if self.draft is None or isinstance(self.draft, str) else self.draft
 
     @property
     def tokens_per_round(self) -> float:
@@ -103,7 +116,8 @@ class Deployment(Checked):
     peaks: Mapping[str, float] = field(init=False, repr=False, compare=False)  # of each, FLOP/s of all devices together
     bandwidth: float = field(init=False, repr=False, compare=False)  # byte/s that all devices together give
     memory_available: float = field(init=False, repr=False, compare=False)  # bytes for weights and cache
-    max_positions: int | None = field(init=False, repr=False, compare=False)  # of the model, and of a draft
+    max_positions: int | None = field(init=False, repr=False, compare=False)  # of the model, or of a draft with fewer
+    limited_by: str = field(init=False, repr=False, compare=False)  # the name of the one that these positions are of
     weight_bytes: float = field(init=False, repr=False, compare=False)  # of all weights, a draft's included
 
     rules: ClassVar[Mapping[str, Rule]] = {
@@ -132,14 +146,19 @@ class Deployment(Checked):
         rate = self.devices * self.efficiency.mfu
         put(self, "peaks", {kernel: rate * self.accelerator.peak(dtype) for kernel, dtype in self.dtypes.items()})
         put(self, "sizes", sizes_of(self.model, self.precision, self.devices, self.layout))
-        if self.speculation is not None and self.speculation.draft is not None:
-            put(self, "draft_sizes", sizes_of(self.speculation.draft, self.precision, self.devices, self.layout))
+        draft = None if self.speculation is None else self.speculation.drafter
+        if draft is not None:
+            _require_match(draft, self.model)
+            put(self, "draft_sizes", draft_sizes_of(draft, self.precision, self.devices, self.layout))
         draft_bytes = 0.0 if self.draft_sizes is None else self.draft_sizes.resident_bytes
         put(self, "weight_bytes", self.sizes.resident_bytes + draft_bytes)
         put(self, "memory_available", self.memory_fraction * self.devices * self.accelerator.memory)
-        draft = None if self.speculation is None else self.speculation.draft
-        limits = [m.max_positions for m in (self.model, draft) if m is not None and m.max_positions is not None]
-        put(self, "max_positions", min(limits, default=None))
+        both = {self.model.name: self.model.max_positions}
+        if draft is not None:
+            both.setdefault(f"its draft {draft.name}", draft.max_positions)
+        limits = {name: most for name, most in both.items() if most is not None}
+        put(self, "max_positions", min(limits.values(), default=None))
+        put(self, "limited_by", min(limits, key=limits.__getitem__, default=self.model.name))
         put(self, "bandwidth", self.devices * self.efficiency.mbu * self.accelerator.bandwidth)
 
     @property
@@ -189,10 +208,21 @@ class Deployment(Checked):
         """
         if not isinstance(batch, np.ndarray) and not (type(batch) is float and 0 <= batch < math.inf):
             batch = SEQUENCES("Deployment", "batch", batch)
-        return self.weight_bytes + seats(self.sizes, batch) * self.sequence_bytes(tokens)
+        held = batch if self.sizes.replicas == 1 else seats(self.sizes, batch)
+        return self.weight_bytes + held * self.sequence_bytes(tokens)
 
     largest_batch = largest_batch
     require_fit = require_fit
+
+
+def _require_match(draft: Model | DraftHead, model: Model) -> None:
+    """InvalidInputError where a head does not read what the model writes."""
+    if isinstance(draft, Model):
+        return
+    for name in ("width", "vocabulary") if draft.shares_head else ("width",):
+        ours, theirs = getattr(draft.body, name), getattr(model, name)
+        if ours != theirs:
+            raise wrong(f"DraftHead {shown(draft.name)}", name, ours, f"that of its target {model.name}, {theirs:,}")
 
 
 DEPLOYMENT = a(Deployment, "Deployment(model, accelerator)")  # the rule of every function that is given one

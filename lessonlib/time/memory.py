@@ -52,8 +52,8 @@ def require_fit(deployment: Any, tokens: int, batch: int = 1) -> None:
     message = (
         f"{deployment.model.name} with {batch:,} x {tokens:,} tokens on {deployment.devices} x "
         f"{deployment.accelerator.name}{deployment.layout_in_words} needs {format_bytes(needed)} (weights "
-        f"{format_bytes(weights)}, cache {format_bytes(needed - weights)}); available are {format_bytes(available)} ({deployment.memory_fraction:.0%} "
-        f"of the memory). What would fit: {'; or '.join(remedies) or nothing}."
+        f"{format_bytes(weights)}, cache {format_bytes(needed - weights)}); available are {format_bytes(available)} "
+        f"({deployment.memory_fraction:.0%} of the memory). What would fit: {'; or '.join(remedies) or nothing}."
     )
     raise DoesNotFitError(message, needed, available, remedies)
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from lessonlib.base.errors import InvalidInputError
 from lessonlib.model.attention import Mixer
+from lessonlib.model.draft import DraftHead
 from lessonlib.model.model import Model
 from lessonlib.model.precision import Precision, bytes_of
 from lessonlib.work import layouts
@@ -127,3 +128,22 @@ def _kinds(model: Model, precision: Precision, split: int) -> Iterator[LayerKind
             cache_bytes=cache * precision.bytes_of(mixer.cache_part),
             state_bytes=layers * (state + precision.compute_bytes * mixer.conv_elements),
         )
+
+
+def draft_sizes_of(
+    draft: Model | DraftHead, precision: Precision, devices: int = 1, layout: str = TENSOR
+) -> ModelSizes:
+    """A draft as it runs beside its target, in the same precision on the same devices.
+
+    Of a head, what it shares with the target is read in every draft pass, and lies in memory once, as the target's.
+    """
+    if isinstance(draft, Model):
+        return sizes_of(draft, precision, devices, layout)
+    sizes = sizes_of(draft.body, precision, devices, layout)
+    projection = sizes.replicas * draft.projection * precision.bytes_of("blocks")
+    shared = sizes.head_bytes if draft.shares_head else 0.0
+    return sizes._replace(
+        token_flops=sizes.token_flops + 2.0 * draft.projection,
+        block_bytes=sizes.block_bytes + projection,
+        resident_bytes=sizes.resident_bytes + projection - shared,
+    )

@@ -117,7 +117,10 @@ def reasoning_over_chat_on_a_cpu(answer: Number) -> str:
     answer.value = reasoning.undisturbed / chat.undisturbed
     answer.slip(10, "That is the ratio of the output tokens. Here a chat's prefill is not small.")
     answer.slip(336 / 288, "You counted all tokens alike. A prompt token is far cheaper than an output token.")
-    return f"Chat {chat.undisturbed:.2f} s, of which prefill {chat.ttft:.2f} s; reasoning {reasoning.undisturbed:.2f} s: {answer}."
+    return (
+        f"Chat {chat.undisturbed:.2f} s, of which prefill {chat.ttft:.2f} s; reasoning {reasoning.undisturbed:.2f} s: "
+        f"{answer}."
+    )
 
 
 @choice("b")
