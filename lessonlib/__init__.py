@@ -22,6 +22,7 @@ from lessonlib.facts.catalogue import accelerator_names, load_accelerator, load_
 from lessonlib.facts.config_file import read_config
 from lessonlib.facts.workloads import load_workload, workload_names
 from lessonlib.model.block import Block
+from lessonlib.model.draft import DraftHead
 from lessonlib.model.model import Model
 from lessonlib.model.precision import Precision
 from lessonlib.policy.estimates import omega, rho, ridge_tokens, roof_batch
@@ -32,7 +33,7 @@ from lessonlib.time.roofline import pass_cost, roofline
 
 # What `from lessonlib import *` brings: these names, and no room, of which one is called time.
 __all__ = """
-    Accelerator Block Deployment DoesNotFitError Efficiency InvalidInputError LessonError Model
+    Accelerator Block Deployment DoesNotFitError DraftHead Efficiency InvalidInputError LessonError Model
     Precision Request RequestCost Speculation UnknownNameError UnsupportedModelError accelerator_names
     format_bytes format_flops format_percent format_seconds load_accelerator load_model load_workload
     markdown_table model_names omega pass_cost read_config request_cost rho ridge_tokens roof_batch

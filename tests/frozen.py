@@ -77,7 +77,7 @@ def deploy(case: dict[str, Any]) -> Deployment:
     speculation = case.get("speculation")
     if speculation is not None:
         draft = speculation.get("draft")
-        speculation = Speculation(**speculation | {"draft": None if draft is None else model_of(draft)})
+        speculation = Speculation(**speculation | {"draft": "free" if draft is None else model_of(draft)})
     changes = {name: case[name] for name in ("devices", "memory_fraction", "prefill_chunk") if name in case}
     return Deployment(
         model_of(case["model"]),

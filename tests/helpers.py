@@ -279,14 +279,14 @@ def deployments(draw, **fixed):
     """A random model on a random device; the ridge runs from 0.01 to 10,000 FLOP/byte, so that every roof binds."""
     accelerator = device(
         bandwidth=draw(st.floats(1e9, 1e13)),
-        peaks={"bf16": draw(st.floats(1e11, 1e13))},
+        peaks={dtype: draw(st.floats(1e11, 1e13)) for dtype in ("bf16", "fp8", "fp4")},
         link=draw(st.floats(1e9, 1e12)),
     )
     precision = Precision(
-        draw(st.sampled_from(["bf16", "fp8", "int4"])),
-        experts=draw(st.sampled_from([None, "mxfp4"])),
+        draw(st.sampled_from(["bf16", "fp8", "int4", "5.5 bits"])),
+        experts=draw(st.sampled_from([None, "mxfp4", "nvfp4"])),
         cache=draw(st.sampled_from([None, "fp8"])),
-        compute="bf16",
+        compute=draw(st.sampled_from([None, None, "bf16", "fp8"])),
     )
     choices = {
         "devices": st.sampled_from([1, 2, 8]),
@@ -296,6 +296,7 @@ def deployments(draw, **fixed):
             mfu=st.floats(0.1, 1),
             mbu=st.floats(0.1, 1),
             overhead=st.sampled_from([0.0, 2e-3]),
+            overlap=st.booleans(),
             all_reduce_latency=st.sampled_from([0.0, 1e-5]),
         ),
     }

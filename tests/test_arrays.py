@@ -13,7 +13,7 @@ from lessonlib.request.request import REFUSALS, Request
 from lessonlib.time.roofline import Roof
 
 PROMPTS, OUTPUTS, BATCHES = np.array([[1], [1000], [128]]), np.array([1, 300, 12_800, 5]), np.array([1, 2, 1, 4])
-NUMBERS = ("seconds", "elapsed", "ttft", "tpot", "flops", "bytes", "decode_share")
+NUMBERS = ("seconds", "undisturbed", "ttft", "tpot", "flops", "bytes", "decode_share")
 
 
 def alone(prompt, output, cached=0, batch=1, deployment=None):

@@ -68,7 +68,8 @@ def attention_seconds(deployment, span):
     for mixer in layers_of(deployment):
         flops = mixer.pair_flops * held(mixer, span) + mixer.token_flops
         moved = kappa(deployment, mixer) * held(mixer, span) + 2 * state(deployment, mixer)
-        total += max(flops / deployment.peak, moved / deployment.bandwidth)
+        both = flops / deployment.peaks["attention"], moved / deployment.bandwidth
+        total += max(both) if deployment.efficiency.overlap else sum(both)
     return total
 
 
@@ -238,7 +239,7 @@ def test_arrays_speculation_and_other_things_are_refused():
     many = Request(np.array([128, 256]), 100)
     for function in (step_parts, answer_traffic):
         extra = (1,) if function is step_parts else ()
-        name, drafts = function.__name__, server(speculation=Speculation(4, 0.7))
+        name, drafts = function.__name__, server(speculation=Speculation(4, 0.7, "free"))
         for asked, named in (
             ((server(), many), (name, "request")),
             ((drafts, REASONING), (name, "deployment", "speculation")),

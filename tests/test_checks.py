@@ -41,6 +41,7 @@ from lessonlib.facts.workloads import load_workload
 from lessonlib.measured.published import points
 from lessonlib.measured.timing.server_client import Limits
 from lessonlib.model.attention import GroupedQueryAttention, MultiHeadLatentAttention
+from lessonlib.model.draft import DraftHead
 from lessonlib.model.feedforward import DenseFeedForward, MixtureOfExperts
 from lessonlib.model.precision import Precision
 from lessonlib.model.state import ConstantState, GatedDeltaNet, KimiDeltaAttention, Mamba1, Mamba2, ShortConvolution
@@ -55,10 +56,11 @@ EXAMPLES: dict[type, Any] = {  # of what rules ask for, and of what has rules
         llama(),
         h100(),
         gqa_model().blocks[0][1],
+        DraftHead.mtp(gqa_model()),
         Precision(),
         server(),
         Efficiency(),
-        Speculation(4, 0.7),
+        Speculation(4, 0.7, "free"),
         Request(128, 12_800),
         Case(server(), Request(128, 12_800)),
         Traffic([0.0], 5, 5),
@@ -144,7 +146,7 @@ ALONE = (
     *EXAMPLES.values(),
     *NOT_A_NUMBER,
     Request([1, 2], 5),
-    server(speculation=Speculation(4, 0.7)),
+    server(speculation=Speculation(4, 0.7, "free")),
 )
 POOL = (
     *(*ALONE, *NOT_NUMBERS, [], (), [2, 0.5, 7], np.array([[1.0, 2.0]]), np.array(1.0)),

@@ -138,7 +138,7 @@ def test_a_request_alone_is_request_cost(name, chunk, prompt, output):
     cost = request_cost(deployment, Request(prompt, output))
     for prefill in ("first", "chunked") if chunk else POLICIES:
         report = simulate(deployment, Traffic([0.0], prompt, output), prefill)
-        assert report.finish[0] == pytest.approx(cost.elapsed, rel=TIGHT)
+        assert report.finish[0] == pytest.approx(cost.undisturbed, rel=TIGHT)
         assert report.ttft[0] == pytest.approx(cost.ttft, rel=TIGHT)
         assert report.tpot[0] == pytest.approx(cost.tpot, rel=TIGHT, nan_ok=True)
         assert report.seconds["decode"] == pytest.approx(cost.decode.seconds, rel=TIGHT)
@@ -165,7 +165,7 @@ def test_one_request_at_a_time_is_a_queue_of_request_costs():
     done = 0.0
     for i, arrival in enumerate(traffic.arrivals):
         cost = request_cost(deployment, Request(int(traffic.prompt[i]), int(traffic.output[i])))
-        done = max(arrival, done) + cost.elapsed
+        done = max(arrival, done) + cost.undisturbed
         assert report.finish[i] == pytest.approx(done, rel=TIGHT)
     assert report.peak_running == 1 and report.seconds["idle"] > 0
     assert_conserved(report)
@@ -177,20 +177,17 @@ def test_a_mixed_pass_has_one_linear_roof_and_attention_for_each_sequence():
     step_one = pass_cost(deployment, 1, 100)
     arrival = pass_cost(deployment, 100).seconds + step_one.seconds / 2
     report = simulate(deployment, Traffic([0.0, arrival], [100, 1000], [50, 1]), "chunked")
-    linear = max(  # of 1,001 tokens, two of which need logits: compute bound
-        (deployment.sizes.token_flops * 1001 + deployment.sizes.logit_flops * 2) / deployment.peak,
-        deployment.sizes.dense_bytes / deployment.bandwidth,
-    )
+    sizes, peak, bandwidth = deployment.sizes, deployment.peak, deployment.bandwidth
+    linear = max(sizes.token_flops * 1001 / peak, sizes.block_bytes / bandwidth)  # compute bound
+    linear += max(sizes.logit_flops * 2 / peak, sizes.head_bytes / bandwidth)  # memory bound
     decoding, prompt = pass_cost(deployment, 1, 101).attention.seconds, pass_cost(deployment, 1000).attention.seconds
     assert report.seconds["mixed"] == pytest.approx(linear + decoding + prompt, rel=TIGHT)
     assert report.first_token[1] == pytest.approx(
         pass_cost(deployment, 100).seconds + step_one.seconds + report.seconds["mixed"], rel=TIGHT
     )
     apart = simulate(deployment, report.traffic, "first")
-    saved = apart.end - report.end  # one read of the weights, as the prompt's pass is compute bound
-    streamed = deployment.sizes.dense_bytes / deployment.bandwidth
-    per_token = (deployment.sizes.token_flops + deployment.sizes.logit_flops) / deployment.peak
-    assert saved == pytest.approx(streamed - per_token, rel=1e-6)
+    saved = apart.end - report.end  # one read of the weights, as the blocks of the prompt's pass are compute bound
+    assert saved == pytest.approx(sizes.dense_bytes / bandwidth - sizes.token_flops / peak, rel=1e-6)
 
 
 @given(st.floats(1e-9, 1e9), st.floats(1e-9, 1e3), st.one_of(st.just(0.0), st.floats(1e-15, 1e3)))
@@ -296,7 +293,7 @@ def test_an_answer_begins_after_the_thought():
     )
     assert first.first_answer_token[0] == first.first_token[0]
     until = request_cost(deployment, Request(100, 501))  # token 501 is the first after 500 of thought
-    assert half.time_to_answer[0] == pytest.approx(until.elapsed, rel=TIGHT)
+    assert half.time_to_answer[0] == pytest.approx(until.undisturbed, rel=TIGHT)
     assert last.first_answer_token[0] == pytest.approx(last.finish[0], rel=TIGHT)
     assert math.isnan(never.first_answer_token[0]) and never.finish[0] == first.finish[0]
     assert Traffic([0.0], 1, 100, 0.29).answer_starts.tolist() == [30]
@@ -405,7 +402,7 @@ def one(**changes):
         (lambda: LengthQuantiles((0.5, 1.0), (0, 10)), "LengthQuantiles: lengths"),
         (lambda: simulate("llama", one()), "simulate: deployment"),
         (lambda: simulate(server(), [1, 2]), "simulate: traffic"),
-        (lambda: simulate(server(speculation=Speculation(3, 0.7)), one()), "speculation"),
+        (lambda: simulate(server(speculation=Speculation(3, 0.7, "free")), one()), "speculation"),
         (lambda: simulate(server(), one(), "last"), "simulate: prefill"),
         (lambda: simulate(server(prefill_chunk=512), one(), "joint"), "prefill_chunk"),
         (lambda: simulate(server(), one(), token_budget=512), "token_budget"),
@@ -451,4 +448,4 @@ def test_a_request_that_never_fits_is_named_before_anything_runs():
 
 def test_a_clock_of_epoch_seconds_is_fine_enough():
     found = simulate(server(), Traffic([1.7e9], 1024, 128))
-    assert found.latency[0] == pytest.approx(request_cost(server(), Request(1024, 128)).elapsed, rel=1e-5)
+    assert found.latency[0] == pytest.approx(request_cost(server(), Request(1024, 128)).undisturbed, rel=1e-5)

@@ -130,4 +130,4 @@ def test_each_says_what_it_is():
     assert "8,030,261,248 parameters" in repr(llama()) and "32 x GQA" in repr(llama())
     assert "80 GB at 3,350 GB/s" in repr(h100()) and "bf16 989" in repr(h100())
     assert "no link figure" in repr(device(link=None))
-    assert str(Precision("int4")) == "int4: blocks, experts; bf16: head, embedding, other, cache, compute"
+    assert str(Precision("int4")) == "int4: blocks, experts; bf16: head, embedding, other, cache"

@@ -55,14 +55,16 @@ def test_the_table_shows_flops_bytes_seconds_and_what_binds():
     rows = {row[0]: row[1:] for row in table.rows[1:]}
     assert set(rows) == {
         "prefill: linear layers",
+        "prefill: LM head",
         "prefill: 32 x GQA",
         "decode: linear layers",
+        "decode: LM head",
         "decode: 32 x GQA",
         "prefill",
         "decode",
         "all",
     }
-    assert rows["decode: linear layers"] == ["192.1 TFLOP", "192.1 TB", "57.35 s", "memory"]
+    assert rows["decode: linear layers"] == ["178.7 TFLOP", "178.7 TB", "53.33 s", "memory"]
     assert rows["prefill"][2] == "4.486 ms" and rows["decode"][2] == "60.62 s"
     assert rows["decode"][3] == "99.993 % of time" and rows["all"][3] == "100.00 % of time"
     assert table.open == [] and table.items == list(cost_of().assumptions())
@@ -80,7 +82,7 @@ def test_the_text_shows_the_same_as_the_html():
 
 def test_prefill_of_a_long_prompt_is_compute_bound():
     bounds = {roof.part: roof.bound for roof in cost_of(Request(8000, 2)).roofs() if roof.phase == "prefill"}
-    assert bounds == {"linear layers": "compute", "32 x GQA": "compute"}
+    assert bounds == {"linear layers": "compute", "LM head": "memory", "32 x GQA": "compute"}
     assert {roof.bound for roof in cost_of(Request(50, 2)).roofs()} == {"memory"}
 
 
@@ -113,8 +115,11 @@ def test_what_is_added_to_the_roofs_has_rows_of_its_own():
         ({}, "Left out: unfused activations"),
         ({"devices": 4}, "ring all-reduces over 450 GB/s one way, 10.00 µs latency each (assumed)"),
         ({"prefill_chunk": 512}, "Prefill in chunks of 512 tokens"),
-        ({"speculation": Speculation(4, 0.7)}, "4 drafted tokens, acceptance 0.7, free drafts"),
-        ({"speculation": Speculation(4, 0.7, gqa_model())}, "draft toy"),
+        (
+            {"speculation": Speculation(4, 0.7, "free")},
+            "4 drafted tokens, acceptance 0.7, free drafts, a limit that no draft reaches",
+        ),
+        ({"speculation": Speculation(4, 0.7, gqa_model())}, "draft toy, whose own prefill is in the prefill"),
         ({"model": mixtral_8x7b(), "accelerator": device()}, "uniform routing"),
         ({"model": qwen3_next(), "accelerator": device()}, "Constant state: fp32, read and written whole"),
         ({"model": deepseek_v3(), "accelerator": device()}, "MLA: absorbed in decode, expanded for a prompt"),

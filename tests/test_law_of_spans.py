@@ -224,9 +224,11 @@ def test_a_request_alone_on_a_server_is_its_cost(mixers, prefill):
     deployment = deployed(MIXERS[mixers], efficiency=Efficiency(0.6, 0.8, 1e-3))
     cost = request_cost(deployment, Request(100, 900))
     run = simulate(deployment, Traffic([0.0], 100, 900, 0.5), prefill)
-    assert run.finish[0] == pytest.approx(cost.elapsed, rel=TIGHT)
+    assert run.finish[0] == pytest.approx(cost.undisturbed, rel=TIGHT)
     assert run.seconds["decode"] == pytest.approx(cost.decode.seconds, rel=TIGHT)
-    assert run.first_answer_token[0] == pytest.approx(request_cost(deployment, Request(100, 451)).elapsed, rel=TIGHT)
+    assert run.first_answer_token[0] == pytest.approx(
+        request_cost(deployment, Request(100, 451)).undisturbed, rel=TIGHT
+    )
     assert_conserved(run)
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from lessonlib.model.block import Block
 from lessonlib.model.feedforward import MixtureOfExperts
 from lessonlib.model.model import Model
+from lessonlib.model.precision import KERNELS
 from lessonlib.request.cost import request_cost
 from lessonlib.request.request import Request
 from lessonlib.time.deployment import Deployment, Efficiency, Speculation
@@ -23,14 +24,20 @@ HAIR = 1 + 1e-12  # what rounding may do to an inequality
 
 
 def terms(phase):
-    """Every number of a phase, its linear and attention parts apart."""
-    parts = [getattr(part, name) for part in (phase.linear, phase.attention) for name in ("flops", "bytes", "seconds")]
+    """Every number of a phase, each kernel's parts apart."""
+    parts = [
+        sum(getattr(roof, name) for roof in phase.roofs.values() if roof.kernel == kernel)
+        for kernel in KERNELS
+        for name in ("flops", "bytes", "seconds", "compute_seconds", "memory_seconds")
+    ]
     return [getattr(phase, name) for name in TERMS] + parts
 
 
 def total(phases):
     """The sum of each number over passes; math.fsum, so that the loop's own rounding is no part of the comparison."""
-    return [math.fsum(column) for column in zip(*map(terms, phases), strict=True)] or [0.0] * (len(TERMS) + 6)
+    return [math.fsum(column) for column in zip(*map(terms, phases), strict=True)] or [0.0] * (
+        len(TERMS) + 5 * len(KERNELS)
+    )
 
 
 @st.composite
@@ -64,7 +71,7 @@ def test_the_closed_form_is_the_plain_loop_of_passes(deployment, request, batch)
     assert terms(cost.prefill) == pytest.approx(prefill, rel=EXACT)
     assert terms(cost.decode) == pytest.approx(decode, rel=EXACT)
     assert cost.ttft == pytest.approx(total(prefill_by_loop(deployment, request, 1))[2], rel=EXACT)
-    assert cost.elapsed == pytest.approx(cost.ttft + decode[2], rel=EXACT)
+    assert cost.undisturbed == pytest.approx(cost.ttft + decode[2], rel=EXACT)
     assert cost.seconds == pytest.approx(prefill[2] + decode[2], rel=EXACT)
     if request.output > 1:
         assert cost.tpot == pytest.approx(decode[2] / (request.output - 1), rel=EXACT)
@@ -87,7 +94,7 @@ def test_time_never_falls_as_prompt_output_or_batch_grows(deployment, request, b
     longer_output = request_cost(deployment, replace_request(request, output=request.output + more), batch)
     larger_batch = request_cost(deployment, request, batch + more)
     for grown in (longer_prompt, longer_output, larger_batch):
-        for name in ("seconds", "elapsed", "flops", "bytes"):
+        for name in ("seconds", "undisturbed", "flops", "bytes"):
             assert getattr(now, name) <= getattr(grown, name) * HAIR
     assert now.decode.seconds <= longer_prompt.decode.seconds * HAIR
     if request.output > 1:
@@ -104,12 +111,12 @@ def test_time_never_rises_with_peak_bandwidth_or_link(deployment, request, batch
     now = request_cost(deployment, request, batch)
     device = deployment.accelerator
     for faster in (
-        replace(device, peaks={"bf16": factor * device.peak("bf16")}),
+        replace(device, peaks={dtype: factor * peak for dtype, peak in device.peaks.items()}),
         replace(device, bandwidth=factor * device.bandwidth),
         replace(device, link=factor * device.link),
     ):
         then = request_cost(replace(deployment, accelerator=faster), request, batch)
-        assert then.seconds <= now.seconds * HAIR and then.elapsed <= now.elapsed * HAIR
+        assert then.seconds <= now.seconds * HAIR and then.undisturbed <= now.undisturbed * HAIR
         assert (then.flops, then.bytes) == (now.flops, now.bytes)
 
 
@@ -119,14 +126,14 @@ def test_all_rates_doubled_is_exactly_half_the_time(deployment, request, batch):
     device, efficiency = deployment.accelerator, deployment.efficiency
     twice = replace(
         device,
-        peaks={"bf16": 2 * device.peak("bf16")},
+        peaks={dtype: 2 * peak for dtype, peak in device.peaks.items()},
         bandwidth=2 * device.bandwidth,
         link=2 * device.link,
     )
     half = replace(efficiency, overhead=efficiency.overhead / 2, all_reduce_latency=efficiency.all_reduce_latency / 2)
     now = request_cost(deployment, request, batch)
     then = request_cost(replace(deployment, accelerator=twice, efficiency=half), request, batch)
-    for name in ("seconds", "elapsed", "ttft"):
+    for name in ("seconds", "undisturbed", "ttft"):
         assert 2 * getattr(then, name) == getattr(now, name)
     assert 2 * then.tpot == now.tpot or request.output == 1
 
@@ -135,7 +142,7 @@ def test_all_rates_doubled_is_exactly_half_the_time(deployment, request, batch):
 @given(deployments(), requests())
 def test_the_two_clocks_agree_at_batch_one(deployment, request):
     cost = request_cost(deployment, request, batch=1)
-    assert cost.elapsed == cost.seconds and cost.ttft == cost.prefill.seconds
+    assert cost.undisturbed == cost.seconds and cost.ttft == cost.prefill.seconds
 
 
 @settings(max_examples=25)
@@ -168,7 +175,7 @@ def test_arrays_are_scalars_cell_by_cell(deployment, cells):
             expected = terms(getattr(alone, phase))
             cell = [np.broadcast_to(value, prompts.shape)[i] for value in terms(getattr(found, phase))]
             assert cell == pytest.approx(expected, rel=EXACT)
-        for name in ("seconds", "elapsed", "ttft", "flops", "bytes", "decode_share"):
+        for name in ("seconds", "undisturbed", "ttft", "flops", "bytes", "decode_share"):
             assert getattr(found, name)[i] == pytest.approx(getattr(alone, name), rel=EXACT)
         assert found.tpot[i] == pytest.approx(alone.tpot, rel=EXACT, nan_ok=True)
 
@@ -224,7 +231,7 @@ def test_the_parts_add_up(deployment, request, batch):
         assert phase.attention.bytes == pytest.approx(moved, rel=EXACT)
         parts = phase.linear.seconds + phase.attention.seconds + phase.communication + phase.overhead
         assert phase.seconds == pytest.approx(parts, rel=EXACT)
-        floor = max(phase.flops / deployment.peak, phase.bytes / deployment.bandwidth)
+        floor = max(phase.flops / max(deployment.peaks.values()), phase.bytes / deployment.bandwidth)
         assert phase.seconds >= floor / HAIR
     assert cost.flops == cost.prefill.flops + cost.decode.flops
     assert cost.bytes == cost.prefill.bytes + cost.decode.bytes

@@ -157,10 +157,10 @@ def test_a_listed_row_is_a_mixture_in_a_batch_and_its_reason_suffices(name):
     row, point = BY_ID[name], published.point_of(BY_ID[name])
     folded = published.deployment_of(row).sizes
     assert folded.experts and row.batch > 1 and published.below_the_floor()[name].startswith("mixture of experts")
-    share = linear_work(folded, 1.0, 1.0).weights / linear_work(folded, float(row.batch), float(row.batch)).weights
-    linear = point.memory[-1]  # the linear layers of decode, which bind and come last
-    assert linear > point.compute[-1]
-    assert (point.floor - (1 - share) * linear) / point.measured < 0.6
+    one, all_of_them = (linear_work(folded, tokens, tokens)[1].weights for tokens in (1.0, float(row.batch)))
+    experts = point.memory[-2]  # the routed experts of decode, which bind and come before the head, the last
+    assert experts > point.compute[-2]
+    assert (point.floor - (1 - one / all_of_them) * experts) / point.measured < 0.6
 
 
 def test_the_impossible_rows_cannot_be_true_whatever_is_assumed():
@@ -173,7 +173,7 @@ def test_the_impossible_rows_cannot_be_true_whatever_is_assumed():
 
 def test_which_peak_bounds_a_row():
     computes = {(row.engine.split()[0], row.weights, row.accelerator): row for row in ROWS}
-    for (engine, weights, accelerator), dtype in {
+    for (engine, weights, accelerator), dtype in {  # of the blocks
         ("TensorRT-LLM", "fp8", "h100-sxm"): "fp8",
         ("TensorRT-LLM", "fp16", "a100-sxm-80gb"): "fp16",
         ("llama.cpp", "q4_k_m", "rtx-3090"): "int8",
@@ -181,7 +181,7 @@ def test_which_peak_bounds_a_row():
         ("llama.cpp", "q4_k_m", "m1-max"): "fp16",  # it has no int8 peak
         ("DeepSpeed", "fp16", "gaudi2"): "bf16",  # nor this an fp16 one
     }.items():
-        assert published.deployment_of(computes[engine, weights, accelerator]).precision.compute == dtype
+        assert published.deployment_of(computes[engine, weights, accelerator]).dtypes["blocks"] == dtype
     tiny, eager = computes["TinyChat", "int4", "rtx-4090"], computes["Transformers", "fp16", "rtx-4090"]
     assert published.deployment_of(tiny).peak == 330.4e12  # fp16 accumulation
     assert published.deployment_of(eager).peak == 165.2e12

@@ -159,8 +159,11 @@ def test_14_the_peak_is_the_dense_one_of_the_dtype_used():
     assert (Efficiency().mfu, Efficiency().mbu, Efficiency().overhead) == (1, 1, 0)  # no factor that was fitted
     with pytest.raises(UnknownNameError, match="no fp32 peak"):
         server(dtype="fp32")
-    with pytest.raises(UnknownNameError, match="no bf16 peak"):  # a card without bf16 borrows no other peak
-        server(accelerator=Accelerator(name="old", memory=1e12, bandwidth=1e12, peaks={"fp16": 1e14, "int8": 2e14}))
+    old = Accelerator(name="old", memory=1e12, bandwidth=1e12, peaks={"fp16": 1e14, "int8": 2e14})
+    assert server(accelerator=old).peak == 1e14  # its only 16-bit peak, and the cost says so
+    assert "bf16 weights are multiplied in fp16: old has no bf16 peak." in chat(accelerator=old).assumptions()
+    with pytest.raises(UnknownNameError, match="no bf16 peak"):  # a card without bf16 borrows no other where it is told
+        server(accelerator=old, dtype=Precision(compute="bf16"))
 
 
 @pytest.mark.parametrize("devices", [4, 8])

@@ -175,7 +175,7 @@ def test_parts_that_a_lever_quantises_are_those_of_a_precision():
 
 
 def test_a_fraction_is_an_acceptance():
-    assert speculative_decoding(4, Fraction(1, 3)).name == "speculation, 4 free drafts, acceptance 0.333333"
+    assert speculative_decoding(4, Fraction(1, 3), "free").name == "speculation, 4 free drafts, acceptance 0.333333"
 
 
 @pytest.mark.parametrize("wrong", [1.0, True, np.float64(1), np.True_], ids=repr)

@@ -128,7 +128,7 @@ def test_fractions(wrong):
         refuses(lambda name=name: Efficiency(**{name: wrong}), f"Efficiency: {name}")
     refuses(lambda: server(memory_fraction=wrong), "Deployment: memory_fraction")
     if wrong != 0 or isinstance(wrong, bool):
-        refuses(lambda: Speculation(3, wrong), "Speculation: acceptance")
+        refuses(lambda: Speculation(3, wrong, "free"), "Speculation: acceptance")
 
 
 @pytest.mark.parametrize("wrong", [-1e-9, math.nan, math.inf, "2 ms", None, True])

@@ -3,7 +3,7 @@
 import itertools
 import math
 import random
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 from helpers import (
@@ -21,6 +21,7 @@ from helpers import (
     server,
 )
 
+from lessonlib.base.errors import UnknownNameError
 from lessonlib.model.attention import GroupedQueryAttention, MultiHeadLatentAttention
 from lessonlib.model.block import Block
 from lessonlib.model.feedforward import DenseFeedForward, MixtureOfExperts
@@ -328,19 +329,20 @@ def plain_pass(model, new, cached, batch, logits=1, efficiency=None, of=ROOF):
     """(FLOPs, bytes, seconds, cache read, cache written) of one pass in bf16 on one device, layer by layer."""
     efficiency = efficiency or Efficiency()
     peak, bandwidth = efficiency.mfu * of.peaks["bf16"], efficiency.mbu * of.bandwidth
-    flops, moved = plain_linear_flops(model, new * batch, logits * batch), 2 * model.vocabulary * model.width
-    moved += 2 * model.other_weights
-    kinds, read, written = {}, 0, 0
+    head = 2 * model.vocabulary * model.width
+    dense, routed, read, written = [0, 2 * model.other_weights], [0, 0], 0, 0
+    kinds = {"linear layers": dense, "routed experts": routed, "LM head": [head * logits * batch, head]}
     for block in layers_of(model):
-        moved += 2 * block.norm_weights
+        dense[1] += 2 * block.norm_weights
         for part in block.parts:
-            moved += 2 * part.other_weights
+            dense[1] += 2 * part.other_weights
+            met = sum(2 * rows * columns for rows, columns in matrices_of(part))
             if isinstance(part, MixtureOfExperts):
                 one = 2 * 3 * part.width * part.expert_inner
-                moved += one * expected_distinct(part.experts, part.experts_per_token, new * batch)
-                moved += 2 * 3 * part.width * part.shared_inner + 2 * part.width * (part.experts + part.shared_gate)
-            else:
-                moved += sum(2 * rows * columns for rows, columns in matrices_of(part))
+                routed[0] += one * part.experts_per_token * new * batch
+                routed[1] += one * expected_distinct(part.experts, part.experts_per_token, new * batch)
+                met -= one * part.experts_per_token
+            dense[0], dense[1] = dense[0] + met * new * batch, dense[1] + met
         mixer = block.mixer
         kind = kinds.setdefault(mixer, [0, 0])
         positions = range(cached + 1, cached + new + 1)
@@ -363,10 +365,11 @@ def plain_pass(model, new, cached, batch, logits=1, efficiency=None, of=ROOF):
         kept = [key for key in keys_of(cached + 1, window) if key <= cached]
         kind[1] += batch * token * (len(kept) + new)
         read, written = read + batch * token * len(kept), written + batch * token * new
-    seconds = max(flops / peak, moved / bandwidth) + efficiency.overhead
-    for kind_flops, kind_bytes in kinds.values():
-        seconds += max(kind_flops / peak, kind_bytes / bandwidth)
-        flops, moved = flops + kind_flops, moved + kind_bytes
+    seconds = efficiency.overhead
+    for flops, moved in kinds.values():
+        both = flops / peak, moved / bandwidth
+        seconds += max(both) if efficiency.overlap else sum(both)
+    flops, moved = (sum(column) for column in zip(*kinds.values(), strict=True))
     return flops, moved, seconds, read, written
 
 
@@ -374,7 +377,9 @@ def numbers_of(phase):
     return phase.flops, phase.bytes, phase.seconds, phase.cache_read, phase.cache_write
 
 
-@pytest.mark.parametrize("efficiency", [Efficiency(), Efficiency(mfu=0.5, mbu=0.8, overhead=1e-4)])
+@pytest.mark.parametrize(
+    "efficiency", [Efficiency(), Efficiency(mfu=0.5, mbu=0.8, overhead=1e-4), Efficiency(0.5, 0.8, 1e-4, overlap=False)]
+)
 @pytest.mark.parametrize("new, cached, batch", [(1, 0, 1), (1, 5, 3), (1, 6, 1), (9, 0, 2), (30, 4, 2), (2, 40, 1)])
 def test_one_pass_of_a_model_with_every_kind_of_layer(new, cached, batch, efficiency):
     found = pass_cost(server(MIXED, ROOF, efficiency=efficiency), new, cached, batch)
@@ -383,9 +388,10 @@ def test_one_pass_of_a_model_with_every_kind_of_layer(new, cached, batch, effici
 
 @pytest.mark.parametrize("prompt, output, cached, batch", [(1, 1, 0, 1), (3, 30, 0, 1), (12, 25, 5, 4), (40, 2, 39, 2)])
 @pytest.mark.parametrize("chunk", [None, 4])
-def test_one_request_on_a_model_with_every_kind_of_layer(prompt, output, cached, batch, chunk):
+@pytest.mark.parametrize("overlap", [True, False])
+def test_one_request_on_a_model_with_every_kind_of_layer(prompt, output, cached, batch, chunk, overlap):
     """The accounting identity, with nothing of lessonlib on the right-hand side."""
-    deployment = server(MIXED, ROOF, efficiency=Efficiency(overhead=1e-4), prefill_chunk=chunk)
+    deployment = server(MIXED, ROOF, efficiency=Efficiency(overhead=1e-4, overlap=overlap), prefill_chunk=chunk)
     cost = request_cost(deployment, Request(prompt, output, cached), batch)
     starts = range(cached, prompt, chunk or prompt)
     ends = [min(start + (chunk or prompt), prompt) for start in starts]
@@ -403,7 +409,7 @@ def test_one_request_on_a_model_with_every_kind_of_layer(prompt, output, cached,
     assert numbers_of(cost.decode) == pytest.approx(decode, rel=1e-12)
     assert cost.seconds == pytest.approx(prefill(batch)[2] + decode[2], rel=1e-12)
     assert cost.ttft == pytest.approx(prefill(1)[2], rel=1e-12)
-    assert cost.elapsed == pytest.approx(prefill(1)[2] + decode[2], rel=1e-12)
+    assert cost.undisturbed == pytest.approx(prefill(1)[2] + decode[2], rel=1e-12)
     assert (cost.prefill.passes, cost.decode.passes) == (len(ends), output - 1)
     if output > 1:
         assert cost.tpot == pytest.approx(decode[2] / (output - 1), rel=1e-12)
@@ -529,7 +535,7 @@ def test_a_dtype_has_its_bits_with_its_scales(dtype, bits):
 def test_quantised_weights_leave_head_embedding_norms_and_router_in_bf16():
     precision = Precision("int4")
     assert (precision.blocks, precision.experts) == ("int4", "int4")
-    assert {precision.head, precision.embedding, precision.other, precision.cache, precision.compute} == {"bf16"}
+    assert {precision.head, precision.embedding, precision.other, precision.cache, precision.plain} == {"bf16"}
     assert Precision("fp16").head == Precision("fp16").cache == "fp16"
     matrices = sum(r * c for block in layers_of(MIXED) for p in block.parts[:1] for r, c in matrices_of(p))
     matrices += 2 * (3 * W * 96) + 3 * (2 * W * 50) + 4 * (3 * W * 24)  # the dense and shared feed-forwards
@@ -557,12 +563,80 @@ def test_the_cache_has_a_precision_of_its_own():
     assert half.attention.intensity == 8
 
 
-def test_the_dtype_to_compute_in_picks_the_peak():
-    for dtype, peak in (("bf16", 989e12), ("fp8", 1979e12)):
-        deployment = server(dtype=Precision("fp8", compute=dtype))
-        cost = pass_cost(deployment, 4096)
-        assert cost.linear.seconds == cost.linear.flops / peak
-    assert h100().peak("fp8") == 1979e12
+CHIP = device(peaks={"fp32": 1e14, "bf16": 2e14, "fp16": 3e14, "fp8": 5e14, "fp4": 7e14, "int8": 11e14})
+
+
+@pytest.mark.parametrize(
+    "precision, accelerator, dtypes",
+    [  # what blocks, experts, head and attention multiply in
+        (Precision("bf16"), CHIP, ("bf16", "bf16", "bf16", "bf16")),
+        (Precision("fp16"), CHIP, ("fp16", "fp16", "fp16", "fp16")),
+        (Precision("fp32"), CHIP, ("fp32", "fp32", "fp32", "fp32")),
+        (Precision("fp8"), CHIP, ("fp8", "fp8", "bf16", "bf16")),
+        (Precision("nvfp4"), CHIP, ("fp4", "fp4", "bf16", "bf16")),
+        (Precision("bf16", experts="nvfp4"), CHIP, ("bf16", "fp4", "bf16", "bf16")),
+        (Precision("fp8", experts="mxfp4", head="fp8", cache="fp8"), CHIP, ("fp8", "bf16", "bf16", "bf16")),
+        *((Precision(dtype), CHIP, ("bf16",) * 4) for dtype in ("int4", "mxfp4", "int8", "q8_0", "q4_k_m", "q6_k")),
+        (Precision(bits=4.25), CHIP, ("bf16",) * 4),
+        (Precision("fp16", bits=4.25), CHIP, ("fp16",) * 4),
+        (Precision("fp8", compute="bf16"), CHIP, ("bf16",) * 4),
+        (Precision("int8", compute="int8"), CHIP, ("int8",) * 4),
+        (Precision("nvfp4", compute="fp8"), CHIP, ("fp8",) * 4),
+        (Precision("fp8"), device(), ("bf16",) * 4),  # no fp8 peak: weights are widened
+        (Precision("nvfp4"), device(peaks={"bf16": 1.0, "fp8": 2.0}), ("bf16",) * 4),
+        (Precision(), device(peaks={"fp16": 1e14}), ("fp16",) * 4),
+        (Precision("fp8"), device(peaks={"fp16": 1e14, "fp8": 2e14}), ("fp8", "fp8", "fp16", "fp16")),
+        (Precision("fp16"), device(peaks={"bf16": 1e14}), ("bf16",) * 4),
+    ],
+)
+@pytest.mark.parametrize("overlap", [True, False])
+def test_each_kernel_has_the_peak_of_the_dtype_that_it_multiplies_in(precision, accelerator, dtypes, overlap):
+    fast = replace(accelerator, bandwidth=1e30)  # so that compute binds everywhere
+    deployment = server(MIXED, fast, precision, efficiency=Efficiency(0.5, overlap=overlap))
+    assert tuple(deployment.dtypes.values()) == dtypes
+    cost = pass_cost(deployment, 64, batch=2)
+    named = {"linear layers": dtypes[0], "routed experts": dtypes[1], "LM head": dtypes[2]}
+    for part, roof in cost.roofs.items():
+        peak = 0.5 * accelerator.peaks[named.get(part, dtypes[3])]
+        assert roof.seconds == pytest.approx(roof.flops / peak, rel=1e-9) and roof.seconds > 0
+    assert deployment.peak == 0.5 * accelerator.peaks[dtypes[0]]
+
+
+def test_a_peak_that_is_missing_is_named():
+    old = device(peaks={"fp16": 1e14, "int8": 2e14})
+    for precision in (Precision(compute="bf16"), Precision("fp8", compute="fp8"), Precision("fp32")):
+        wanted = precision.compute or "fp32"
+        refuses(lambda p=precision: server(MIXED, old, p), f"no {wanted} peak", "fp16, int8", kind=UnknownNameError)
+
+
+@pytest.mark.parametrize("bits", [1.58, 4.25, 6, 16.0])
+def test_a_format_without_a_name_goes_by_its_bits(bits):
+    precision = Precision(bits=bits)
+    assert precision == Precision(f"{bits:g} bits") and precision.head == "bf16"
+    assert precision.bytes_of("blocks") == precision.bytes_of("experts") == bits / 8
+    plain, weights = server(MIXED), server(MIXED, dtype=precision)
+    matrices = MIXED.weights_by_part["blocks"] + MIXED.weights_by_part["experts"]
+    assert plain.weight_bytes - weights.weight_bytes == pytest.approx((2 - bits / 8) * matrices, rel=1e-12)
+    assert replace(precision, cache="fp8").blocks == precision.blocks
+    assert replace(precision, blocks="int4", experts="int4") == Precision("int4")
+    assert Precision("fp16", bits=bits).head == "fp16"
+    assert Precision(experts="8.5 bits", bits=bits).bytes_of("experts") == 8.5 / 8
+
+
+def test_bits_that_cannot_be_meant_are_refused():
+    for bits in (0, -1, 65, math.nan, math.inf, "4", True):
+        refuses(lambda b=bits: Precision(bits=b), "Precision: bits")
+    refuses(lambda: Precision("int4", bits=4.5), "Precision: bits is 4.5", "int4")
+    for dtype in ("4.25", "4.25bits", "nan bits", "0 bits", "inf bits", " bits", "many bits"):
+        refuses(lambda d=dtype: Precision(d), "Precision: blocks", kind=UnknownNameError)
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "fp8", "int4", "fp16"])
+def test_an_all_reduce_sends_two_bytes_a_number_whatever_the_weights_are_stored_in(dtype):
+    deployment = server(gqa_model(layers=3, heads=8, kv_heads=4), CHIP, dtype, devices=2)
+    assert deployment.sizes.all_reduce_bytes == 2 * 3 * 2 * (2 - 1) / 2 * W * 2
+    told = server(gqa_model(layers=3, heads=8, kv_heads=4), CHIP, Precision(dtype, compute="fp8"), devices=2)
+    assert told.sizes.all_reduce_bytes == deployment.sizes.all_reduce_bytes
 
 
 # Speculation
@@ -575,7 +649,7 @@ def test_tokens_of_a_round_as_accepted_by_chance(acceptance, drafts):
     for accepted in range(drafts + 1):
         chance = acceptance**accepted * (1 if accepted == drafts else 1 - acceptance)
         expected += chance * (accepted + 1)
-    assert Speculation(drafts, acceptance).tokens_per_round == pytest.approx(expected, rel=1e-14)
+    assert Speculation(drafts, acceptance, "free").tokens_per_round == pytest.approx(expected, rel=1e-14)
 
 
 def test_speculative_rounds_by_hand():
@@ -596,7 +670,7 @@ def test_speculative_rounds_by_hand():
 
 
 def test_with_free_drafts_a_round_is_one_verifying_pass():
-    decode = request_cost(server(MIXED, ROOF, speculation=Speculation(3, 1.0)), Request(20, 12)).decode
+    decode = request_cost(server(MIXED, ROOF, speculation=Speculation(3, 1.0, "free")), Request(20, 12)).decode
     expected = [11 / 4 * value for value in plain_pass(MIXED, 4, 25, 1, 4)]
     assert numbers_of(decode) == pytest.approx(expected, rel=1e-12)
 

@@ -116,7 +116,7 @@ def test_the_prediction_is_from_the_ceilings():
     assert (alone.lowest_ratio, alone.highest_ratio) == pytest.approx(
         (0.006 / alone.predicted, 0.007 / alone.predicted)
     )
-    expected = request_cost(machine, Request(128, 1280)).elapsed
+    expected = request_cost(machine, Request(128, 1280)).undisturbed
     assert rows["reasoning 128 -> 1,280"].predicted == pytest.approx(expected, rel=1e-12)
 
 

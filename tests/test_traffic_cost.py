@@ -25,7 +25,7 @@ DEPLOYMENTS = {
     "experts": server(qwen3_30b_a3b(), device()),
     "mla": server(deepseek_v3(), device()),
     "two devices": server(devices=2),
-    "speculation": server(speculation=Speculation(3, 0.6)),
+    "speculation": server(speculation=Speculation(3, 0.6, "free")),
 }
 
 
@@ -128,7 +128,7 @@ def test_levers_are_ranked_and_are_those_of_one_request():
 def test_levers_that_are_in_place_already_are_left_out():
     names = usual_levers(server(), MIX)
     assert "half of each prompt in a prefix cache" not in names and "fp8 cache" in names
-    small = server(dtype=Precision("int4", cache="fp8"), speculation=Speculation(2, 0.5))
+    small = server(dtype=Precision("int4", cache="fp8"), speculation=Speculation(2, 0.5, "free"))
     left = usual_levers(small, Request(np.array([10]), np.array([10])))
     assert set(left) == {
         "twice the FLOP/s",

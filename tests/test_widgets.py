@@ -65,7 +65,7 @@ def test_the_numbers_shown_are_those_of_request_cost(explorer, model, accelerato
     cost = request_cost(deployment, request, batch)
     assert shown["GPU clock, whole batch"] == format_seconds(cost.seconds)
     assert shown["GPU clock, share of one"] == format_seconds(cost.seconds / batch)
-    assert shown["request clock, of each"] == format_seconds(cost.elapsed)
+    assert shown["request clock, of each"] == format_seconds(cost.undisturbed)
     assert shown["time to first token"] == format_seconds(cost.ttft)
     assert shown["time per output token"] == format_seconds(cost.tpot)
     assert shown["decode share of GPU time"] == format_percent(cost.decode_share, 5)
@@ -80,7 +80,7 @@ def test_the_numbers_shown_are_those_of_request_cost(explorer, model, accelerato
 
 def test_the_lesson_s_own_numbers(explorer):
     shown = set_to(explorer, prompt=1024, output=128, batch=1).cells
-    assert (shown["decode share of GPU time"], shown["decode share of FLOPs"]) == ("97.500 %", "11.96 %")
+    assert (shown["decode share of GPU time"], shown["decode share of FLOPs"]) == ("97.448 %", "11.96 %")
     shown = set_to(explorer, batch=370).cells
     assert shown["decode share of GPU time"].startswith("33.2")
     assert shown["largest batch that fits"] == "370"
@@ -104,7 +104,7 @@ def test_the_picture_has_words_and_a_light_ground(explorer):
     table = Table(explorer.shown.value)
     picture = table.attributes["svg"]
     assert picture["role"] == "img"
-    assert "1,024 to 128 tokens, batch 1: decode is 97.50 %" in picture["aria-label"]
+    assert "1,024 to 128 tokens, batch 1: decode is 97.45 %" in picture["aria-label"]
     assert "background:#fff" in table.attributes["div"]["style"] and "background:#fff" in picture["style"]
 
 
@@ -114,9 +114,8 @@ def test_the_picture_has_words_and_a_light_ground(explorer):
         ({"prompt": 128, "output": 12_800, "batch": 64}, "What would fit: batch=33"),
         ({"model": "llama-3.1-405b"}, "needs 8"),
         ({"model": "gpt2", "prompt": 1024}, "1,024 positions"),
-        ({"accelerator": "v100-sxm2-32gb"}, "has no bf16 peak; it has fp16"),
     ],
-    ids=("batch", "weights", "positions", "dtype"),
+    ids=("batch", "weights", "positions"),
 )
 def test_what_cannot_be_computed_is_said_and_the_controls_keep_their_place(explorer, bad, says):
     good = explorer.shown.value

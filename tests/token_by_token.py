@@ -53,10 +53,11 @@ class TokenByToken:
         deployment, sizes = self.deployment, self.deployment.sizes
         tokens = float(sum(new for new, _, _ in chunks) + len(decoding))
         linear = linear_work(sizes, tokens, float(sum(done for _, _, done in chunks) + len(decoding)))
-        works = [(linear.flops, linear.weights)]
+        works = [(work.kernel, work.flops, work.weights) for work in linear]
         for new, cached in [(new, cached) for new, cached, _ in chunks] + [(1, held) for held in decoding]:
-            works += [self.attention(kind, new, cached) for kind in sizes.kinds]
-        roofs = (max(flops / deployment.peak, moved / deployment.bandwidth) for flops, moved in works)
+            works += [("attention", *self.attention(kind, new, cached)) for kind in sizes.kinds]
+        rates, bandwidth = deployment.peaks, deployment.bandwidth
+        roofs = (max(flops / rates[kernel], moved / bandwidth) for kernel, flops, moved in works)
         link, latency = deployment.accelerator.link, deployment.efficiency.all_reduce_latency
         communication = communication_seconds(link, latency, sizes, tokens, 1.0)
         return sum(roofs) + communication + deployment.efficiency.overhead
@@ -144,7 +145,7 @@ def random_traffic(deployment, seed, count, longest, load):
     """Arrivals as dense as a request is long, divided by `load`; a few of them at the same moment."""
     random = np.random.default_rng(seed)
     prompt, output = random.integers(1, longest, count), random.integers(1, longest, count)
-    alone = request_cost(replace(deployment, prefill_chunk=None), Request(longest, longest)).elapsed
+    alone = request_cost(replace(deployment, prefill_chunk=None), Request(longest, longest)).undisturbed
     gaps = random.exponential(alone / load, count) * (random.random(count) > 0.2)
     return Traffic(np.cumsum(gaps), prompt, output, random.choice([0.0, 0.5, 0.9, 1.0], count))
 

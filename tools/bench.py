@@ -39,7 +39,7 @@ def every_part(deployment: Deployment, request: Request, batch: int) -> tuple:
     """One request, and every part of it read."""
     cost = request_cost(deployment, request, batch)
     parts = (cost.prefill, cost.decode)
-    return (cost.seconds, cost.elapsed, cost.ttft, *(p.flops for p in parts), *(p.bytes for p in parts))
+    return (cost.seconds, cost.undisturbed, cost.ttft, *(p.flops for p in parts), *(p.bytes for p in parts))
 
 
 def one_request() -> dict:

@@ -19,7 +19,7 @@ from lessonlib.facts.catalogue import load_accelerator, load_model
 from lessonlib.facts.measurements import Measurement, load_measurements
 from lessonlib.facts.tables import load_table
 from lessonlib.measured.calibration import MeasuredTime
-from lessonlib.model.precision import UNQUANTISED, Precision
+from lessonlib.model.precision import MULTIPLIED_IN, UNQUANTISED, Precision
 from lessonlib.request.cost import decode_passes, prefill_passes
 from lessonlib.time.accelerator import Accelerator
 from lessonlib.time.deployment import Deployment, Efficiency
@@ -67,9 +67,11 @@ def _deployment(
     model: str, accelerator: str, devices: int, engine: str, weights: str, cache_dtype: str | None
 ) -> Deployment:
     device = _accelerator(accelerator, engine in FP16_ACCUMULATE)
-    compute = "fp16" if "fp16" in device.peaks else "bf16"
-    faster = "fp8" if weights == "fp8" else "int8" if engine in GGML and weights not in UNQUANTISED else compute
-    compute = faster if faster in device.peaks else compute
+    compute: str | None = "fp16" if "fp16" in device.peaks else "bf16"
+    if weights in MULTIPLIED_IN:  # in fp8 or fp4 where the device can
+        compute = None
+    elif engine in GGML and weights not in UNQUANTISED and "int8" in device.peaks:
+        compute = "int8"
     blocks = weights
     if weights == "mxfp4":  # of gpt-oss: the experts alone
         blocks = "q8_0" if engine in GGML else "bf16"
@@ -122,7 +124,7 @@ def _point_of(row: Measurement) -> MeasuredTime:
     runs = _passes(row, deployment)
     scale = 1.0 if row.weight_bytes is None else row.weight_bytes / deployment.weight_bytes  # the file really read
     works = [work for run in runs for work in run.works]
-    compute = [work.times * work.flops / deployment.peak for work in works]
+    compute = [work.times * work.flops / deployment.peaks[work.kernel] for work in works]
     moved = [scale * work.weights + work.cache_read + work.cache_write + work.state for work in works]
     memory = [work.times * bytes / deployment.bandwidth for work, bytes in zip(works, moved, strict=True)]
     decode_share = 1.0

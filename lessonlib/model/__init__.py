@@ -2,6 +2,7 @@
 
 from lessonlib.model.attention import GroupedQueryAttention, Mixer, MultiHeadLatentAttention
 from lessonlib.model.block import Block
+from lessonlib.model.draft import FREE_DRAFTS, DraftHead
 from lessonlib.model.feedforward import DenseFeedForward, FeedForward, MixtureOfExperts
 from lessonlib.model.model import Model
 from lessonlib.model.part import Part

@@ -14,6 +14,8 @@ Each kind is a small frozen dataclass that answers the same questions, for one l
     expand_flops      FLOP to re-project one cached token, where that is a choice (MLA only)
     state_elements    numbers of constant state, fp32 as engines keep it; conv_elements in the compute dtype
     token_flops       FLOP for one token that do not depend on its context (constant state only)
+    in_turn           what runs one after another in such a layer, each under a roof of its own: most often itself alone
+    stretches         decode steps cut where FLOPs and bytes of a step change their proportion: most often not at all
 
 A new architecture is a new class here, never another `if` elsewhere.
 
@@ -44,6 +46,10 @@ class Mixer(Part):
     # Infinity: a sequence never stops growing. None: the law has another form, and is known by asking alone.
     fills_at: float | None = None
 
+    @property
+    def in_turn(self) -> "tuple[Mixer, ...]":
+        return (self,)
+
     @cached_property
     def fresh_pair_flops(self) -> int:
         return self.pair_flops
@@ -66,6 +72,10 @@ class Mixer(Part):
         `spans` is their `span_sum`. Here a step reads its span, all but the token itself.
         """
         return spans - steps
+
+    def stretches(self, cached: Any, steps: Any) -> tuple[tuple[Any, Any], ...]:
+        """((tokens that the first step finds cached, steps), ...): in each, FLOPs and bytes keep their proportion."""
+        return ((cached, steps),)
 
     def held(self, tokens: Any) -> Any:
         """Tokens that a sequence of `tokens` tokens keeps; it never falls as a sequence grows."""

@@ -84,7 +84,7 @@ def mixed_pass(deployment: Deployment, request: Request, batch: int) -> float:
     begun, new = batch / steps, float(request.prompt - request.cached)
     tokens = batch + begun * new
     sizes = deployment.sizes
-    works = [linear_work(sizes, tokens, batch + begun)]
+    works = linear_work(sizes, tokens, batch + begun)
     works += [attention_work(kind, new, float(request.cached), 1.0, begun) for kind in sizes.kinds]
     together = Phase(deployment, [Passes(sizes, works, tokens, 1.0)])
     return together.seconds + batch * steady_attention_seconds(deployment, request)

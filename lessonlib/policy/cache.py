@@ -104,7 +104,7 @@ def span_where_cache_passes_weights(deployment: Deployment, batch: int = 1) -> i
 
     3,579 tokens for Llama-3.1-8B at batch 32; 114,517 at batch 1. A span counts the step's own token.
     """
-    weights = linear_work(deployment.sizes, float(batch), float(batch)).weights
+    weights = sum(work.weights for work in linear_work(deployment.sizes, float(batch), float(batch)))
 
     def moved(span: int) -> float:
         works = (attention_work(kind, 1.0, span - 1.0, float(batch)) for kind in deployment.sizes.kinds)

@@ -10,7 +10,6 @@ from lessonlib.base.checks import checked, choice, count, fraction, rate, wrong
 from lessonlib.base.errors import UnknownNameError
 from lessonlib.model.attention import GroupedQueryAttention, MultiHeadLatentAttention
 from lessonlib.model.block import Block
-from lessonlib.model.model import Model
 from lessonlib.model.precision import Precision
 from lessonlib.policy.batching import memory_batch
 from lessonlib.request.cost import request_cost
@@ -97,7 +96,7 @@ def scaled_overhead(k: float) -> Lever:
 PART = choice((part.name for part in fields(Precision)), UnknownNameError)
 
 
-def quantised(**parts: str) -> Lever:
+def quantised(**parts: Any) -> Lever:
     """Other dtypes for parts: quantised(blocks="int4", experts="int4"), quantised(cache="fp8")."""
     if not parts:
         raise wrong("quantised", "parts", parts, "such as blocks='int4', experts='int4' or cache='fp8'")
@@ -159,10 +158,10 @@ def chunked_prefill(tokens: int) -> Lever:
     return _on_deployment(f"prefill chunks of {tokens:,}", lambda d: replace(d, prefill_chunk=tokens))
 
 
-def speculative_decoding(draft_tokens: int, acceptance: float, draft: Model | None = None) -> Lever:
-    """`draft_tokens` proposed a round by `draft` (None: free), each accepted with probability `acceptance`."""
+def speculative_decoding(draft_tokens: int, acceptance: float, draft: Any) -> Lever:
+    """`draft_tokens` proposed a round by `draft`, each accepted with probability `acceptance`; see Speculation."""
     speculation = Speculation(draft_tokens, acceptance, draft)
-    drafts = "free drafts" if draft is None else f"draft {draft.name}"
+    drafts = "free drafts" if speculation.drafter is None else f"draft {speculation.drafter.name}"
     name = f"speculation, {speculation.draft_tokens} {drafts}, acceptance {speculation.acceptance:g}"
     return _on_deployment(name, lambda d: replace(d, speculation=speculation))
 

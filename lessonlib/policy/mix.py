@@ -19,6 +19,7 @@ import numpy as np
 from lessonlib.base.checks import checked, flag
 from lessonlib.base.elementwise import ratio
 from lessonlib.base.errors import InvalidInputError
+from lessonlib.model.precision import ATTENTION
 from lessonlib.policy.estimates import ridge_tokens
 from lessonlib.policy.levers import (
     Lever,
@@ -34,7 +35,6 @@ from lessonlib.request.cost import decode_phase, prefill_phase
 from lessonlib.request.request import BATCH, REQUESTS, Case, Request, columns_of
 from lessonlib.time.deployment import DEPLOYMENT, Deployment
 from lessonlib.time.roofline import Phase
-from lessonlib.work.passes import LINEAR
 
 
 class PartSeconds(NamedTuple):
@@ -157,8 +157,8 @@ def _summed(phase: Phase, rows: int, share: float) -> PhaseSeconds:
         return share * float(np.sum(np.broadcast_to(value, (rows,))))
 
     parts = {part: [0.0, 0.0, 0.0, 0.0] for part in (True, False)}
-    for name, roof in phase.roofs.items():
-        busy, row = roof.compute_seconds > roof.memory_seconds, parts[name.endswith(LINEAR)]
+    for roof in phase.roofs.values():
+        busy, row = roof.compute_seconds > roof.memory_seconds, parts[roof.kernel != ATTENTION]
         sums = (np.where(busy, roof.seconds, 0.0), np.where(busy, 0.0, roof.seconds), roof.flops, roof.bytes)
         row[:] = (before + total(value) for before, value in zip(row, sums, strict=True))
     linear, attention = PartSeconds(*parts[True]), PartSeconds(*parts[False])
@@ -189,7 +189,7 @@ def usual_levers(deployment: Deployment, request: Request) -> dict[str, Lever]:
     if bits["cache"] > 1:
         found["fp8 cache"] = quantised(cache="fp8")
     if deployment.speculation is None:
-        found["speculation (4 free drafts, 70 % accepted)"] = speculative_decoding(4, 0.7)
+        found["speculation (4 free drafts, 70 % accepted)"] = speculative_decoding(4, 0.7, "free")
     if not np.any(request.cached):
         found["half of each prompt in a prefix cache"] = prefix_cache(0.5)
     return found

@@ -90,7 +90,8 @@ def _scaled(deployment: Deployment, name: str, k: float) -> Deployment:
     sizes = deployment.sizes
     if name == "weight bytes":
         experts = tuple(each._replace(bytes=k * each.bytes) for each in sizes.experts)
-        sizes = sizes._replace(dense_bytes=k * sizes.dense_bytes, experts=experts)
+        rest = {name: k * getattr(sizes, name) for name in ("block_bytes", "head_bytes")}
+        sizes = sizes._replace(experts=experts, **rest)
     else:
         both = ((kind, k * kind.cache_bytes, k * kind.state_bytes) for kind in sizes.kinds)
         sizes = sizes._replace(kinds=tuple(kind._replace(cache_bytes=c, state_bytes=s) for kind, c, s in both))

@@ -7,11 +7,13 @@ not depend on k and each kind's attention term is proportional to its span: the 
 (work/passes.py). Everything broadcasts: numbers give plain floats, arrays give arrays.
 
 Two clocks: of the GPU, busy seconds for all b requests, prefilled in one pass and decoded in lockstep; and of a request
-in a running server, its prompt prefilled alone, then steps at batch b.
+that no other disturbs, its prompt prefilled alone, then steps at batch b. The wait on a full server, with the prefills
+of others between the steps, is policy.steady_state's.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -24,15 +26,24 @@ from lessonlib.request.request import BATCHES, REFUSALS, REQUESTS, Request, broa
 from lessonlib.time.deployment import DEPLOYMENT, Deployment
 from lessonlib.time.roofline import Phase, Roof
 from lessonlib.work.passes import Passes, decode_steps, equal_passes
+from lessonlib.work.sizes import ModelSizes
 
 
-def prefill_passes(deployment: Deployment, prompt: Any, cached: Any, batch: Any) -> Iterator[Passes]:
-    """The prompt's pass, or its chunks. Only the last chunk needs logits, one position a sequence."""
-    sizes, new = deployment.sizes, prompt - cached
-    if deployment.prefill_chunk is None:
-        yield equal_passes(sizes, new, cached, batch, 1.0)
-        return
-    size = float(deployment.prefill_chunk)
+def prefill_passes(deployment: Deployment, prompt: Any, cached: Any, batch: Any) -> Iterable[Passes]:
+    """The prompt's pass, or its chunks; a draft that takes time prefills the prompt likewise."""
+    new, size, draft = prompt - cached, deployment.prefill_chunk, deployment.draft_sizes
+    if size is not None:
+        own = _chunks(deployment.sizes, float(size), new, cached, batch)
+        drafted = () if draft is None else _chunks(draft, float(size), new, cached, batch)
+        return chain(own, (_named("drafting", run) for run in drafted))
+    runs = [equal_passes(deployment.sizes, new, cached, batch, 1.0)]
+    if draft is not None:
+        runs.append(_named("drafting", equal_passes(draft, new, cached, batch, 1.0)))
+    return runs
+
+
+def _chunks(sizes: ModelSizes, size: float, new: Any, cached: Any, batch: Any) -> Iterator[Passes]:
+    """Only the last chunk needs logits, one position a sequence."""
     inner = floor((new - 1) / size)  # chunks before the last, which has 1 .. size tokens
     yield equal_passes(sizes, new - inner * size, cached + inner * size, batch, 1.0)
     several = isinstance(inner, np.ndarray)
@@ -40,20 +51,20 @@ def prefill_passes(deployment: Deployment, prompt: Any, cached: Any, batch: Any)
         yield equal_passes(sizes, size, cached + i * size, batch, 0.0, (inner > i).astype(float) if several else 1.0)
 
 
-def decode_passes(deployment: Deployment, prompt: Any, output: Any, batch: Any) -> Iterator[Passes]:
+def decode_passes(deployment: Deployment, prompt: Any, output: Any, batch: Any) -> list[Passes]:
     """The n_out - 1 steps after the prefill, or the speculative rounds that stand in for them.
 
     (n_out - 1) / E rounds of g draft passes and one verifying pass of g + 1 tokens, each at the answer's mean context.
     """
     speculation = deployment.speculation
     if speculation is None:
-        yield decode_steps(deployment.sizes, prompt, output - 1.0, batch)
-        return
+        return [decode_steps(deployment.sizes, prompt, output - 1.0, batch)]
     drafts, rounds = float(speculation.draft_tokens), (output - 1.0) / speculation.tokens_per_round
     context = prompt + (output - 2.0) / 2
-    yield _named("verifying", equal_passes(deployment.sizes, drafts + 1, context, batch, drafts + 1, rounds))
+    runs = [_named("verifying", equal_passes(deployment.sizes, drafts + 1, context, batch, drafts + 1, rounds))]
     if deployment.draft_sizes is not None:
-        yield _named("drafting", equal_passes(deployment.draft_sizes, 1.0, context, batch, 1.0, rounds * drafts))
+        runs.append(_named("drafting", equal_passes(deployment.draft_sizes, 1.0, context, batch, 1.0, rounds * drafts)))
+    return runs
 
 
 def _named(what: str, run: Passes) -> Passes:
@@ -74,10 +85,10 @@ class RequestCost:
     """What `batch` identical requests cost on a deployment. Floats, or arrays of the broadcast shape.
 
     `prefill`, `decode`: Phase. `seconds`: the GPU clock, busy seconds for all `batch` requests; one request's share is
-    seconds / batch, and `decode_share` the share that is decode. `elapsed`: the request clock, what one user waits in a
-    running server, `ttft` (the prompt prefilled alone) and then the steps at this batch. `tpot`: decode seconds /
-    (n_out - 1); NaN, not zero, for one output token. `flops`, `bytes`: of both phases. `refused`: None for plain
-    numbers; for arrays the code in REFUSALS of each NaN cell, 0 elsewhere.
+    seconds / batch, and `decode_share` the share that is decode. `undisturbed`: the request clock, what one user waits
+    if no other user's prefill runs: `ttft` (the prompt prefilled alone) and then the steps at this batch. `tpot`:
+    decode seconds / (n_out - 1); NaN, not zero, for one output token. `flops`, `bytes`: of both phases. `refused`: None
+    for plain numbers; for arrays the code in REFUSALS of each NaN cell, 0 elsewhere.
     """
 
     __slots__ = ("_ttft", "batch", "decode", "deployment", "prefill", "refused", "request")
@@ -99,7 +110,7 @@ class RequestCost:
         return self._ttft
 
     seconds = property(lambda self: self.prefill.seconds + self.decode.seconds)
-    elapsed = property(lambda self: self.ttft + self.decode.seconds)
+    undisturbed = property(lambda self: self.ttft + self.decode.seconds)
     tpot = property(lambda self: ratio(self.decode.seconds, self.request.output - 1))
     flops = property(lambda self: self.prefill.flops + self.decode.flops)
     bytes = property(lambda self: self.prefill.bytes + self.decode.bytes)
@@ -155,7 +166,7 @@ def request_cost(deployment: Deployment, request: Request, batch: Any = 1) -> Re
     if limit is not None and prompt + output > limit:
         raise InvalidInputError(
             f"Request: prompt {request.prompt:,} + output {request.output:,} is {request.prompt + request.output:,} "
-            f"tokens, but {deployment.model.name} has {limit:,} positions; shorten one of them."
+            f"tokens, but {deployment.limited_by} has {limit:,} positions; shorten one of them."
         )
     if deployment.memory_needed(prompt + output, b) > deployment.memory_available:
         deployment.require_fit(request.prompt + request.output, batch)

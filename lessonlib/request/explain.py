@@ -9,6 +9,8 @@ from typing import Any
 
 from lessonlib.base.text import html_table, plain_markdown
 from lessonlib.base.units import format_bytes, format_flops, format_percent, format_seconds
+from lessonlib.model.precision import ATTENTION, BLOCKS, EXPERTS, MULTIPLIED_IN, UNQUANTISED
+from lessonlib.time.deployment import Deployment
 from lessonlib.work.passes import pair_work
 from lessonlib.work.sizes import LayerKind
 
@@ -21,20 +23,48 @@ def _mla_prefill(cost: Any, kind: LayerKind) -> str:
     if not cached:
         return "expanded here, as nothing is cached"
     pairs = kind.mixer.span_sum(cached, new)
-    absorbed = pair_work(kind, cached, pairs) == kind.pair_flops * pairs
+    absorbed = pair_work(kind, kind.mixer.read(cached, new), pairs) == kind.pair_flops * pairs
     return "absorbed here" if absorbed else "expanded here, its prefix re-projected"
+
+
+def peaks_in_words(deployment: Deployment) -> str:
+    """The dense peaks of a device by the dtype that its kernels multiply in: "989 TFLOP/s dense bf16"."""
+    kernels: dict[str, list[str]] = {}
+    for kernel, dtype in deployment.dtypes.items():
+        if kernel != EXPERTS or deployment.sizes.experts:
+            kernels.setdefault(dtype, []).append(kernel)
+    rates = {dtype: f"{deployment.accelerator.peak(dtype) / 1e12:,.4g} TFLOP/s dense {dtype}" for dtype in kernels}
+    if len(rates) == 1:
+        return "".join(rates.values())
+    return " and ".join(f"{rate} ({', '.join(kernels[dtype])})" for dtype, rate in rates.items())
+
+
+def operands_in_words(deployment: Deployment) -> list[str]:
+    """Which formats are not multiplied as they are stored, and why: a sentence for each."""
+    found, precision, name = [], deployment.precision, deployment.accelerator.name
+    for part in (BLOCKS, EXPERTS) if deployment.sizes.experts else (BLOCKS,):
+        stored, dtype = getattr(precision, part), deployment.dtypes[part]
+        own = stored if stored in UNQUANTISED else MULTIPLIED_IN.get(stored)
+        if dtype == own:
+            continue
+        why = f"{name} has no {own} peak" if own else f"{stored} is a format of weights alone"
+        why = "as `compute` says" if precision.compute is not None else why
+        found.append(f"{stored} weights are multiplied in {dtype}: {why}.")
+    return list(dict.fromkeys(found))
 
 
 def assumptions(cost: Any) -> tuple[str, ...]:
     """What the numbers take for granted, a sentence each."""
     deployment, efficiency, accelerator = cost.deployment, cost.deployment.efficiency, cost.deployment.accelerator
-    compute = str(deployment.precision.compute)
+    overlap = "Roofline floor: compute and memory traffic of one kernel overlap fully"
+    if not efficiency.overlap:
+        overlap = "A prediction, no floor: compute and memory time of one kernel are added up"
     lines = [
-        f"Roofline floor: compute and memory traffic of one kernel overlap fully, kernels run one after another; "
-        f"MFU {efficiency.mfu:g} of {accelerator.peak(compute) / 1e12:,.4g} TFLOP/s dense {compute}, "
+        f"{overlap}, kernels run one after another; MFU {efficiency.mfu:g} of {peaks_in_words(deployment)}, "
         f"MBU {efficiency.mbu:g} of {accelerator.bandwidth / 1e9:,.5g} GB/s.",
         f"Overhead of a pass: {format_seconds(efficiency.overhead)}.",
         f"Precision: {deployment.precision}.",
+        *operands_in_words(deployment),
         f"Memory: {deployment.memory_fraction:.0%} of {deployment.devices} x {format_bytes(accelerator.memory)}, "
         "reserved for prompt + output tokens.",
         "Left out: unfused activations, dequantisation, embedding look-ups, norms, softmax, sampling.",
@@ -58,10 +88,12 @@ def assumptions(cost: Any) -> tuple[str, ...]:
     if deployment.prefill_chunk is not None:
         lines.append(f"Prefill in chunks of {deployment.prefill_chunk:,} tokens, each pass streams all weights.")
     if (speculation := deployment.speculation) is not None:
-        drafts = "free drafts" if speculation.draft is None else f"draft {speculation.draft.name}"
+        draft = "free drafts, a limit that no draft reaches"
+        if speculation.drafter is not None:
+            draft = f"draft {speculation.drafter.name}, whose own prefill is in the prefill"
         lines.append(
-            f"Speculation: {speculation.draft_tokens} drafted tokens, acceptance {speculation.acceptance:g}, {drafts}; "
-            "each round at the answer's mean context; the draft's own prefill is left out."
+            f"Speculation: {speculation.draft_tokens} drafted tokens, acceptance {speculation.acceptance:g}, {draft}; "
+            "each round at the answer's mean context."
         )
     return tuple(lines)
 
@@ -97,7 +129,7 @@ def _clocks(cost: Any) -> str:
     share = format_seconds(cost.seconds / cost.batch)
     return (
         f"GPU clock {format_seconds(cost.seconds)} for all {cost.batch:,}, {share} each; "
-        f"request clock {format_seconds(cost.elapsed)}: TTFT {format_seconds(cost.ttft)}, "
+        f"request clock {format_seconds(cost.undisturbed)}: TTFT {format_seconds(cost.ttft)}, "
         f"TPOT {format_seconds(cost.tpot)}"
     )
 
@@ -134,7 +166,10 @@ def equations(cost: Any) -> str:
     deployment, request = cost.deployment, cost.request
     model, sizes = deployment.model, deployment.sizes
     new, steps = request.prompt - request.cached, request.output - 1
-    peak, bandwidth = f"{deployment.peak / 1e12:,.5g} TFLOP/s", f"{deployment.bandwidth / 1e9:,.5g} GB/s"
+    linear = [roof for roof in cost.prefill.roofs.values() if roof.kernel != ATTENTION]
+    prefill_flops = sum(roof.flops for roof in linear if not roof.part.startswith("drafting"))
+    bandwidth = f"{deployment.bandwidth / 1e9:,.5g} GB/s"
+    how = "max" if deployment.efficiency.overlap else "sum"
     lines = [
         f"**{_title(cost, plain_markdown)}**",
         "",
@@ -143,7 +178,7 @@ def equations(cost: Any) -> str:
         f"- weights without routed experts: {format_bytes(sizes.dense_bytes)} a pass; routed experts in all: "
         f"{format_bytes(sum(e.bytes for e in sizes.experts))}",
         f"- linear FLOPs of the prefill: 2 x {cost.batch:,} x {new:,} x P_block + 2 x {cost.batch:,} x V w = "
-        f"{format_flops(cost.prefill.linear.flops, 6)}",
+        f"{format_flops(prefill_flops, 6)}",
     ]
     if deployment.speculation is None:
         lines.append(
@@ -165,10 +200,11 @@ def equations(cost: Any) -> str:
         else:
             lines.append(f"- {kind.layers} x {kind.label}: {kind.state_bytes:,.0f} B of constant state a sequence")
     for roof in found:
-        by_pass = "sum over its passes of " if roof.bound == "both" else ""
+        by_pass = "sum over its passes of " if roof.bound == "both" and deployment.efficiency.overlap else ""
+        peak = f"{deployment.peaks[roof.kernel] / 1e12:,.5g} TFLOP/s"
         lines.append(
-            f"- {roof.phase}, {roof.part}: {by_pass}max({format_flops(roof.flops, 6)} / {peak}, "
-            f"{format_bytes(roof.bytes, 6)} / {bandwidth}) = {by_pass}max({format_seconds(roof.compute_seconds, 6)}, "
+            f"- {roof.phase}, {roof.part}: {by_pass}{how}({format_flops(roof.flops, 6)} / {peak}, "
+            f"{format_bytes(roof.bytes, 6)} / {bandwidth}) = {by_pass}{how}({format_seconds(roof.compute_seconds, 6)}, "
             f"{format_seconds(roof.memory_seconds, 6)}) -> {format_seconds(roof.seconds, 6)} ({roof.bound})"
         )
     lines.append(

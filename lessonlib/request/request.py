@@ -21,7 +21,7 @@ REFUSALS = {
     2: "output is not a whole number of at least 1",
     3: "cached is not a whole number from 0 to prompt - 1",
     4: "batch is not a whole number of at least 1",
-    5: "prompt + output is beyond the model's positions",
+    5: "prompt + output is beyond the positions of the model, or of its draft",
     6: "weights and cache of the batch do not fit in memory",
     7: f"the prompt needs more than {MOST_CHUNKS:,} prefill chunks",
 }
@@ -157,7 +157,8 @@ def fits(deployment: Deployment, request: Request) -> dict[str, Any]:
     long = np.zeros(tokens.shape, bool) if limit is None else tokens > limit
     large = ~long & (deployment.memory_needed(tokens) > deployment.memory_available)
     positions = "" if limit is None else f" of {limit:,}"
-    return {f"beyond the model's positions{positions}": long, "more than the memory holds beside the weights": large}
+    whose = "the model" if deployment.limited_by == deployment.model.name else deployment.limited_by
+    return {f"beyond {whose}'s positions{positions}": long, "more than the memory holds beside the weights": large}
 
 
 def _not_whole(value: Any, least: int) -> Any:

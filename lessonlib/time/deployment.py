@@ -7,14 +7,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from lessonlib.base.checks import REFUSED, Checked, Rule, a, count, fraction, optional, rate
-from lessonlib.base.errors import InvalidInputError
+from lessonlib.base.checks import REFUSED, Checked, Rule, a, count, flag, fraction, optional, rate, wrong
+from lessonlib.base.errors import InvalidInputError, shown
 from lessonlib.base.units import format_bytes
+from lessonlib.model.draft import FREE_DRAFTS, DraftHead
 from lessonlib.model.model import Model
-from lessonlib.model.precision import Precision
+from lessonlib.model.precision import BLOCKS, KERNELS, Precision
 from lessonlib.time.accelerator import Accelerator
 from lessonlib.time.memory import largest_batch, require_fit
-from lessonlib.work.sizes import ModelSizes, sizes_of
+from lessonlib.work.sizes import ModelSizes, draft_sizes_of, sizes_of
 
 TOKENS, SEQUENCES = rate("tokens", zero=True), rate("sequences", zero=True)
 
@@ -23,19 +24,22 @@ TOKENS, SEQUENCES = rate("tokens", zero=True), rate("sequences", zero=True)
 class Efficiency(Checked):
     """How much of a datasheet a real machine gives. The defaults are the floor: all of it, and no overhead.
 
-    `mfu`, `mbu`: fractions of peak FLOP/s and of bandwidth. `overhead`: seconds added to every forward pass.
+    `mfu`, `mbu`: fractions of peak FLOP/s and of bandwidth. `overhead`: seconds added to every forward pass. `overlap`:
+    compute and memory traffic of a kernel overlap fully, so the longer counts; False adds them up, for predictions.
     `all_reduce_latency`: seconds added to every all-reduce of tensor parallelism, an assumption of 10 microseconds.
     """
 
     mfu: float = 1.0
     mbu: float = 1.0
     overhead: float = 0.0
+    overlap: bool = True
     all_reduce_latency: float = 10e-6
 
     rules: ClassVar[Mapping[str, Rule]] = {
         "mfu": fraction(),
         "mbu": fraction(),
         "overhead": rate("seconds", zero=True),
+        "overlap": flag(),
         "all_reduce_latency": rate("seconds", zero=True),
     }
 
@@ -44,20 +48,32 @@ class Efficiency(Checked):
 class Speculation(Checked):
     """Speculative decoding: `draft_tokens` g proposed a round, each accepted with probability `acceptance` a.
 
-    A round yields E = (1 - a**(g + 1)) / (1 - a) tokens on average (g + 1 at a = 1). `draft` is the model that
-    proposes, in the deployment's precision and on its devices; None means that drafts are free.
-    Source: Leviathan et al., 2211.17192.
+    A round yields E = (1 - a**(g + 1)) / (1 - a) tokens on average (g + 1 at a = 1). `draft`: the model or head that
+    proposes, in the deployment's precision and on its devices: it prefills the prompt too, and its weights and cache
+    lie in memory. "free" are drafts that cost nothing, a limit and no lever. Source: Leviathan et al., 2211.17192.
     """
 
     draft_tokens: int
     acceptance: float
-    draft: Model | None = None
+    draft: Model | DraftHead | str | None = None  # None is refused: a draft is never free without a word
 
     rules: ClassVar[Mapping[str, Rule]] = {
         "draft_tokens": count(),
         "acceptance": fraction(zero=True),
-        "draft": optional(a(Model)),
+        "draft": Rule(
+            "a Model, a head such as DraftHead.mtp(model), or 'free', the limit of drafts that cost nothing",
+            lambda value: (
+                value
+                if isinstance(value, Model | DraftHead) or (type(value) is str and value == FREE_DRAFTS)
+                else REFUSED
+            ),
+        ),
     }
+
+    @property
+    def drafter(self) -> Model | DraftHead | None:
+        """What proposes, where that takes time; None for free drafts."""
+        return None if self.draft is None or isinstance(self.draft, str) else self.draft
 
     @property
     def tokens_per_round(self) -> float:
@@ -86,10 +102,12 @@ class Deployment(Checked):
     speculation: Speculation | None = None
     sizes: ModelSizes = field(init=False, repr=False, compare=False)
     draft_sizes: ModelSizes | None = field(init=False, repr=False, compare=False, default=None)
-    peak: float = field(init=False, repr=False, compare=False)  # FLOP/s that all devices together give
+    dtypes: Mapping[str, str] = field(init=False, repr=False, compare=False)  # of each kernel, what it multiplies in
+    peaks: Mapping[str, float] = field(init=False, repr=False, compare=False)  # of each, FLOP/s of all devices together
     bandwidth: float = field(init=False, repr=False, compare=False)  # byte/s that all devices together give
     memory_available: float = field(init=False, repr=False, compare=False)  # bytes for weights and cache
-    max_positions: int | None = field(init=False, repr=False, compare=False)  # of the model, and of a draft
+    max_positions: int | None = field(init=False, repr=False, compare=False)  # of the model, or of a draft with fewer
+    limited_by: str = field(init=False, repr=False, compare=False)  # the name of the one that these positions are of
     weight_bytes: float = field(init=False, repr=False, compare=False)  # of all weights, a draft's included
 
     rules: ClassVar[Mapping[str, Rule]] = {
@@ -110,17 +128,24 @@ class Deployment(Checked):
                 f"Deployment: {self.accelerator.name!r} has no link figure, so the all-reduces of {self.devices} "
                 "devices cannot be timed; take devices=1, or an Accelerator with link in byte/s."
             )
-        peak = self.accelerator.peak(str(self.precision.compute))
+        peaks = self.accelerator.peaks
+        put(self, "dtypes", {kernel: self.precision.operand(kernel, peaks) for kernel in KERNELS})
+        rate = self.devices * self.efficiency.mfu
+        put(self, "peaks", {kernel: rate * self.accelerator.peak(dtype) for kernel, dtype in self.dtypes.items()})
         put(self, "sizes", sizes_of(self.model, self.precision, self.devices))
-        if self.speculation is not None and self.speculation.draft is not None:
-            put(self, "draft_sizes", sizes_of(self.speculation.draft, self.precision, self.devices))
+        draft = None if self.speculation is None else self.speculation.drafter
+        if draft is not None:
+            _require_match(draft, self.model)
+            put(self, "draft_sizes", draft_sizes_of(draft, self.precision, self.devices))
         draft_bytes = 0.0 if self.draft_sizes is None else self.draft_sizes.resident_bytes
         put(self, "weight_bytes", self.sizes.resident_bytes + draft_bytes)
         put(self, "memory_available", self.memory_fraction * self.devices * self.accelerator.memory)
-        draft = None if self.speculation is None else self.speculation.draft
-        limits = [m.max_positions for m in (self.model, draft) if m is not None and m.max_positions is not None]
-        put(self, "max_positions", min(limits, default=None))
-        put(self, "peak", self.devices * self.efficiency.mfu * peak)
+        both = {self.model.name: self.model.max_positions}
+        if draft is not None:
+            both.setdefault(f"its draft {draft.name}", draft.max_positions)
+        limits = {name: most for name, most in both.items() if most is not None}
+        put(self, "max_positions", min(limits.values(), default=None))
+        put(self, "limited_by", min(limits, key=limits.__getitem__, default=self.model.name))
         put(self, "bandwidth", self.devices * self.efficiency.mbu * self.accelerator.bandwidth)
 
     def __repr__(self) -> str:
@@ -128,6 +153,11 @@ class Deployment(Checked):
             f"Deployment of {self.model.name!r} on {self.devices} x {self.accelerator.name!r}; {self.precision}; "
             f"{self.efficiency}; weights {format_bytes(self.weight_bytes)} of {format_bytes(self.memory_available)}"
         )
+
+    @property
+    def peak(self) -> float:
+        """FLOP/s of the dense linear layers, all devices together; `peaks` has those of the other kernels."""
+        return self.peaks[BLOCKS]
 
     @property
     def memory_free(self) -> float:
@@ -154,6 +184,16 @@ class Deployment(Checked):
 
     largest_batch = largest_batch
     require_fit = require_fit
+
+
+def _require_match(draft: Model | DraftHead, model: Model) -> None:
+    """InvalidInputError where a head does not read what the model writes."""
+    if isinstance(draft, Model):
+        return
+    for name in ("width", "vocabulary") if draft.shares_head else ("width",):
+        ours, theirs = getattr(draft.body, name), getattr(model, name)
+        if ours != theirs:
+            raise wrong(f"DraftHead {shown(draft.name)}", name, ours, f"that of its target {model.name}, {theirs:,}")
 
 
 DEPLOYMENT = a(Deployment, "Deployment(model, accelerator)")  # the rule of every function that is given one

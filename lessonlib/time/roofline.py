@@ -1,10 +1,13 @@
 """Time of work: the roofline, and the seconds of one forward pass or many.
 
     roofline(F, B) = max(F / (MFU peak), B / (MBU bandwidth))
-    pass = roofline(linear) + for each kind of layer roofline(its attention) + all-reduces + overhead
+    pass = roofline(dense linear layers) + roofline(routed experts) + roofline(LM head)
+           + for each kind of layer roofline(its attention) + all-reduces + overhead
 
-One roof for each kind: layers run one after another, so a memory-bound kind cannot hide behind a compute-bound one. It
-is a floor for kernels run in turn. Source: Williams, Waterman, Patterson, CACM 2009.
+Each roof has the peak of the dtype that its kernel multiplies in. Kernels run one after another, so a memory-bound one
+cannot hide behind a compute-bound one: it is a floor for kernels run in turn. With `Efficiency(overlap=False)` compute
+and memory time of a kernel are added up, which predicts better and bounds nothing. Source: Williams, Waterman,
+Patterson, CACM 2009.
 """
 
 from collections.abc import Iterable
@@ -13,9 +16,10 @@ from typing import Any
 from lessonlib.base.checks import checked, count, rate, wrong
 from lessonlib.base.elementwise import maximum, ratio
 from lessonlib.base.errors import MOST_TOKENS
+from lessonlib.model.precision import ATTENTION, BLOCKS
 from lessonlib.time.deployment import DEPLOYMENT, Deployment
 from lessonlib.time.parallel import communication_seconds
-from lessonlib.work.passes import LINEAR, Passes, Work, equal_passes
+from lessonlib.work.passes import Passes, Work, equal_passes
 
 
 @checked(flops=rate("FLOP", zero=True), bytes=rate("bytes", zero=True), peak=rate("FLOP/s"), bandwidth=rate("byte/s"))
@@ -32,16 +36,20 @@ class Roof:
     """Works of one part, each under the roofline, added up. Floats, or arrays of one shape.
 
     `flops`; `weights`, `cache_read`, `cache_write`, `state`: the bytes by what they carry, `bytes` in all; `seconds`,
-    and what compute and memory would take alone. `intensity`: FLOP/byte, NaN where no byte is moved. `bounds`: which of
-    "compute" and "memory" binds, both where its works differ; it is not kept of arrays.
+    and what compute and memory would take alone. `kernel`: what decides its peak. `intensity`: FLOP/byte, NaN where no
+    byte is moved. `bounds`: which of "compute" and "memory" binds, both where its works differ; it is not kept of
+    arrays.
     """
 
-    SUMS = ("flops", "weights", "cache_read", "cache_write", "state", "seconds")
-    __slots__ = ("bounds", "deployment", "part", "phase", *SUMS)
+    SUMS = ("flops", "weights", "cache_read", "cache_write", "state", "compute_seconds", "memory_seconds", "seconds")
+    __slots__ = ("bounds", "kernel", "part", "phase", *SUMS)
 
-    def __init__(self, phase: str, part: str, deployment: Deployment, sums: Any = (0.0,) * 6, bounds: Any = ()):
-        self.phase, self.part, self.deployment, self.bounds = phase, part, deployment, bounds
-        self.flops, self.weights, self.cache_read, self.cache_write, self.state, self.seconds = sums
+    def __init__(self, phase: str, part: str, kernel: str):
+        self.phase, self.part, self.kernel = phase, part, kernel
+        self.bounds: tuple[str, ...] = ()
+        nothing: Any = 0.0
+        self.flops = self.weights = self.cache_read = self.cache_write = self.state = nothing
+        self.compute_seconds = self.memory_seconds = self.seconds = nothing
 
     def add(self, sums: Iterable[Any], bounds: tuple[str, ...] = ()) -> None:
         """Add sums of the same part. A zero adds nothing, and no array as long as the others."""
@@ -52,8 +60,6 @@ class Roof:
             self.bounds = tuple(sorted({*self.bounds, *bounds}))
 
     bytes = property(lambda self: self.weights + self.cache_read + self.cache_write + self.state)
-    compute_seconds = property(lambda self: self.flops / self.deployment.peak)
-    memory_seconds = property(lambda self: self.bytes / self.deployment.bandwidth)
     intensity = property(lambda self: ratio(self.flops, self.bytes))
 
     @property
@@ -65,53 +71,73 @@ class Roof:
         return f"Roof({self.part!r}, flops={self.flops!r}, bytes={self.bytes!r}, seconds={self.seconds!r})"
 
 
-def under_roof(work: Work, peak: float, bandwidth: float) -> tuple[tuple[Any, ...], tuple[str, ...]]:
-    """The six sums of a work that runs `times` times, each under a roof of its own, and what binds it."""
-    _, flops, weights, read, write, state, times = work
-    compute, memory = flops / peak, (weights + read + write + state) / bandwidth
-    if type(compute) is float and type(memory) is float and type(times) is float:
-        busy = compute > memory
-        seconds = (compute if busy else memory) * times
-        bounds = (("compute",) if busy else ("memory",)) if seconds else ()
-        if times == 1:
-            return (flops, weights, read, write, state, seconds), bounds
-        return (flops * times, weights * times, read * times, write * times, state * times, seconds), bounds
-    sums = (flops, weights, read, write, state, maximum(compute, memory))
+def under_roof(work: Work, deployment: Deployment) -> tuple[tuple[Any, ...], tuple[str, ...]]:
+    """The sums of a work that runs `times` times, each under a roof of its own, as in Roof.SUMS; and what binds it."""
+    _, kernel, flops, weights, read, write, state, times = work
+    compute, memory = flops / deployment.peaks[kernel], (weights + read + write + state) / deployment.bandwidth
+    seconds = maximum(compute, memory) if deployment.efficiency.overlap else compute + memory
+    bounds: tuple[str, ...] = ()
+    if type(seconds) is float and type(times) is float and seconds * times:
+        bounds = ("compute",) if compute > memory else ("memory",)
+    sums = (flops, weights, read, write, state, compute, memory, seconds)
     if type(times) is float and times == 1:
-        return sums, ()
-    return tuple(value * times if type(value) is not float or value else value for value in sums), ()
+        return sums, bounds
+    return tuple(value * times if type(value) is not float or value else value for value in sums), bounds
 
 
 class Phase:
     """Passes on a machine, one after another: one of them, the prefill or the decode of a request, or of many.
 
-    Bytes and FLOPs of all devices, seconds of the group. `roofs`: the parts by name, each under its roof; `linear` and
-    `attention` (constant state included) add them up. `communication`, `overhead`: seconds. `passes`: forward passes.
-    Arrays where `runs` has them; `blank` is an array of their shape, 1 where a cell counts and NaN where it does not.
+    Bytes and FLOPs of all devices, seconds of the group. `roofs`: the parts by name, each under its roof; `linear` (the
+    routed experts and the LM head included) and `attention` (constant state included) add them up. `communication`,
+    `overhead`: seconds. `passes`: forward passes. Arrays where `runs` has them; `blank` is an array of their shape, 1
+    where a cell counts and NaN where it does not.
     """
 
-    __slots__ = ("_blank", "_deployment", "communication", "name", "passes", "roofs")
+    __slots__ = ("_blank", "_busy", "_deployment", "_roofs", "_runs", "communication", "name", "passes")
 
     def __init__(self, deployment: Deployment, runs: Iterable[Passes], name: str = "pass", blank: Any = None):
-        roofs: dict[str, Roof] = {}
-        peak, bandwidth = deployment.peak, deployment.bandwidth
+        self._deployment, self._blank, self.name = deployment, blank, name
+        self._roofs: dict[str, Roof] = {}
+        self._runs: Any = runs if type(runs) is list else None  # a list waits until a roof is asked for
+        peaks, bandwidth, overlap = deployment.peaks, deployment.bandwidth, deployment.efficiency.overlap
+        busy: Any = 0.0
         communication: Any = 0.0
         number: Any = 0.0
-        for sizes, works, tokens, times in runs:
-            for work in works:
-                sums, bounds = under_roof(work, peak, bandwidth)
-                part = work[0]
-                if part in roofs:
-                    roofs[part].add(sums, bounds)
+        for run in runs:
+            sizes, works, tokens, times = run
+            for _, kernel, flops, weights, read, write, state, repeats in works:
+                compute, memory = flops / peaks[kernel], (weights + read + write + state) / bandwidth
+                if not overlap:
+                    seconds = compute + memory
+                elif type(compute) is type(memory) is float:
+                    seconds = compute if compute > memory else memory
                 else:
-                    roofs[part] = Roof(name, part, deployment, sums, bounds)
+                    seconds = maximum(compute, memory)
+                busy = busy + repeats * seconds
+            if self._runs is None:
+                self._take(works)
             if sizes.all_reduces:
                 link, latency = deployment.accelerator.link, deployment.efficiency.all_reduce_latency
                 communication = communication + communication_seconds(link, latency, sizes, tokens, times)
             number = number + times
-        self._deployment, self._blank, self.name, self.roofs = deployment, blank, name, roofs
-        self.communication = communication if blank is None else communication * blank
-        self.passes = number if blank is None else number * blank
+        if blank is not None:
+            busy, communication, number = busy * blank, communication * blank, number * blank
+        self._busy, self.communication, self.passes = busy, communication, number
+
+    def _take(self, works: Iterable[Work]) -> None:
+        for work in works:
+            if work.part not in self._roofs:
+                self._roofs[work.part] = Roof(self.name, work.part, work.kernel)
+            self._roofs[work.part].add(*under_roof(work, self._deployment))
+
+    @property
+    def roofs(self) -> dict[str, Roof]:
+        if self._runs is not None:
+            for run in self._runs:
+                self._take(run.works)
+            self._runs = None
+        return self._roofs
 
     def _sum(self, name: str) -> Any:
         total: Any = 0.0
@@ -121,9 +147,9 @@ class Phase:
 
     def part(self, linear: bool) -> Roof:
         """The roofs of the linear layers added up, or those of attention and constant state."""
-        found = Roof(self.name, LINEAR if linear else "attention", self._deployment)
-        for name, roof in self.roofs.items():
-            if name.endswith(LINEAR) == linear:
+        found = Roof(self.name, *(("linear layers", BLOCKS) if linear else ("attention", ATTENTION)))
+        for roof in self.roofs.values():
+            if (roof.kernel == ATTENTION) != linear:
                 found.add([getattr(roof, sum) for sum in Roof.SUMS], roof.bounds)
         if self._blank is not None:
             for sum in Roof.SUMS:
@@ -138,7 +164,7 @@ class Phase:
     cache_write = property(lambda self: self._sum("cache_write"))
     state_bytes = property(lambda self: self._sum("state"))
     overhead = property(lambda self: self.passes * self._deployment.efficiency.overhead)
-    seconds = property(lambda self: self._sum("seconds") + self.communication + self.overhead)
+    seconds = property(lambda self: self._busy + self.communication + self.overhead)
 
 
 @checked(

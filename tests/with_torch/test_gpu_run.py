@@ -78,7 +78,7 @@ def test_the_rounding_of_the_bucket_is_said_and_predicted(record, deployment):
 def test_at_true_length_the_prediction_is_request_cost(record, deployment):
     record = replace(record, conditions=record.conditions | {"bucket": 1})
     rows = {row.what: row for row in predictions(record, deployment)}
-    expected = request_cost(deployment, Request(8, 300)).elapsed
+    expected = request_cost(deployment, Request(8, 300)).undisturbed
     assert rows["reasoning 8 -> 300"].predicted == pytest.approx(expected, rel=1e-12)
     assert len(rows) == len(record.points) + len(record.requests)
     for row in rows.values():

@@ -29,7 +29,7 @@ def request_bars(costs: Mapping[str, RequestCost], title: str) -> Figure:
     A line points to each prefill; where the prefill is narrower on the page than that line, the label says so.
     """
     figure, axes = new_figure(title, height=3.4)
-    longest = max(cost.elapsed for cost in costs.values())
+    longest = max(cost.undisturbed for cost in costs.values())
     axes.set_xlim(0, 1.02 * longest)
     axes.set_ylim(len(costs) - 0.35, -0.4)
     line = 1.5  # points
@@ -37,11 +37,11 @@ def request_bars(costs: Mapping[str, RequestCost], title: str) -> Figure:
     for row, cost in enumerate(costs.values()):
         axes.barh(row, cost.ttft, 0.4, color=PREFILL)
         axes.barh(row, cost.decode.seconds, 0.4, left=cost.ttft, color=DECODE)
-        words = f"{cost.elapsed:.3g} s, of which decode {format_percent(cost.decode.seconds / cost.elapsed, 5)}"
-        if cost.elapsed > longest / 2:
+        words = f"{cost.undisturbed:.3g} s, of which decode {format_percent(cost.decode.seconds / cost.undisturbed, 5)}"
+        if cost.undisturbed > longest / 2:
             axes.text(longest / 2, row, words, ha="center", va="center")
         else:
-            label(axes, (cost.elapsed, row), words, "right", fontsize=11)
+            label(axes, (cost.undisturbed, row), words, "right", fontsize=11)
         axes.vlines(0, row + 0.2, row + 0.5, color=PREFILL, linewidth=line, clip_on=False)
         thinner = ", thinner than this line" if cost.ttft < line_seconds else ""
         label(axes, (0, row + 0.37), f"prefill {format_seconds(cost.ttft, 3)}{thinner}", "right", fontsize=11)

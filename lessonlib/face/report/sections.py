@@ -15,6 +15,7 @@ from lessonlib.facts.own_traffic import OwnTraffic
 from lessonlib.measured.efficiency import typical_efficiency
 from lessonlib.policy.estimates import RHO_OF_FIVE_PERCENT, omega, rho, ridge_tokens, roof_batch
 from lessonlib.policy.mix import Ranked, TrafficCost, concurrency, mean_slot_bytes, price, traffic_omega
+from lessonlib.request.explain import peaks_in_words
 from lessonlib.request.request import Request
 from lessonlib.time.deployment import Deployment, Efficiency
 
@@ -283,7 +284,7 @@ def _listed(names: Any) -> str:
 
 def _assumptions(found: Found) -> list[Section]:
     deployment, traffic, count = found.deployment, found.traffic, len(found.traffic)
-    compute, efficiency = str(deployment.precision.compute), deployment.efficiency
+    efficiency = deployment.efficiency
     rows = count + sum(traffic.left_out.values())
     lines = [f"Left out: {some:,} of {rows:,} rows, {reason}." for reason, some in traffic.left_out.items()]
     if traffic.columns:
@@ -297,7 +298,7 @@ def _assumptions(found: Found) -> list[Section]:
         f"{count:,} requests, each with its own lengths, none drawn. Times of arrival are not used: "
         f"{found.full.batch:,} are always under way, none queues. Memory is reserved for prompt + output tokens, as "
         "long as a request decodes, so long answers weigh more in the mix than in the mean.",
-        f"{deployment.accelerator.peak(compute) / 1e12:,.4g} TFLOP/s dense {compute}, "
+        f"{peaks_in_words(deployment)}, "
         f"{deployment.accelerator.bandwidth / 1e9:,.5g} GB/s; {deployment.memory_fraction:.0%} of "
         f"{format_bytes(deployment.accelerator.memory)} a device for weights and cache. {deployment.precision}. "
         f"MFU {efficiency.mfu:g}, MBU {efficiency.mbu:g}, overhead {format_seconds(efficiency.overhead)} a pass.",

@@ -35,13 +35,13 @@ def numbers(cost: RequestCost) -> dict[str, str]:
     """The numbers of the explorer's table, as printed."""
     deployment, request, batch = cost.deployment, cost.request, cost.batch
     linear = cost.decode.linear
-    busy = "compute" if linear.flops / deployment.peak > linear.bytes / deployment.bandwidth else "memory"
+    busy = "compute" if linear.compute_seconds > linear.memory_seconds else "memory"
     exact = cost.prefill.seconds / cost.decode.seconds if cost.decode.seconds else math.nan
     tokens = request.prompt + request.output
     return {
         "GPU clock, whole batch": format_seconds(cost.seconds),
         "GPU clock, share of one": format_seconds(cost.seconds / batch),
-        "request clock, of each": format_seconds(cost.elapsed),
+        "request clock, of each": format_seconds(cost.undisturbed),
         "time to first token": format_seconds(cost.ttft),
         "time per output token": format_seconds(cost.tpot),
         "decode's linear layers": f"{busy} bound" if cost.decode.seconds else "no decode step",

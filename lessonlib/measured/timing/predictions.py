@@ -84,7 +84,7 @@ def predictions(record: Record, deployment: Deployment | None = None) -> list[Co
 
     def request(one: MeasuredRequest) -> float:
         if record.what == "cpu":
-            return request_cost(machine, Request(one.prompt, one.output), one.batch).elapsed
+            return request_cost(machine, Request(one.prompt, one.output), one.batch).undisturbed
         # A GPU's requests may be longer than its model has positions, and its steps read whole buckets.
         steps = (step(one.prompt + k, one.batch) for k in range(one.output - 1))
         return seconds_of(one.prompt, 0, one.batch) + sum(steps)
@@ -171,7 +171,7 @@ def timing_report(record: Record, deployment: Deployment | None = None) -> str:
     rows, conditions, server = predictions(record, deployment), record.conditions, record.what == "server"
     machine, width = deployment or this_machine(record), 34 if server else 28
     model, device = machine.model.name, machine.accelerator.name
-    head = f"{device}, {model} in {machine.precision.compute}, {record.when}"
+    head = f"{device}, {model} in {machine.dtypes['blocks']}, {record.when}"
     if server:
         head = f"{conditions['model']}, {record.when}; predicted: {model} on {device}"
     lines = [head, f"{'':<{width}}{'measured':>11}{'predicted':>11}{'ratio':>7}" + f"{'fitted':>11}" * server]

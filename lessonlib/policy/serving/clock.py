@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lessonlib.base.errors import InvalidInputError
+from lessonlib.model.precision import ATTENTION
 from lessonlib.policy.cache import shared_step_seconds
 from lessonlib.policy.serving.memory import CountedLayers, Layers
 from lessonlib.policy.serving.traffic import Traffic
@@ -93,18 +94,18 @@ class Clock:
 
     def _linear_seconds(self, tokens: int, logits: int) -> float:
         """Of a pass over `tokens` tokens, all but attention and constant states."""
-        work = linear_work(self.deployment.sizes, float(tokens), float(logits))
-        return float(self.seconds_of([work], float(tokens), 1.0))
+        works = linear_work(self.deployment.sizes, float(tokens), float(logits))
+        return float(self.seconds_of(works, float(tokens), 1.0))
 
     def span_seconds(self, layers: CountedLayers) -> float:
         """Attention of a decode step for each token of span, under each kind's roof."""
-        peak, bandwidth = self.deployment.peak, self.deployment.bandwidth
-        return sum(max(kind.pair_flops / peak, kind.cache_bytes / bandwidth) for kind in layers.kinds)
+        works = [Work(kind.part, ATTENTION, kind.pair_flops, 0.0, kind.cache_bytes) for kind in layers.kinds]
+        return float(self.seconds_of(works))
 
     def asked_seconds(self, layers: Layers, steps: int) -> float:
         """Attention of the next `steps` decode steps, priced as in the cost of a request: one roof for a sequence."""
         tokens, count = layers.sequences(self.step)
-        works = [attention_of_steps(kind, tokens, float(steps), count) for kind in layers.kinds]
+        works = [work for kind in layers.kinds for work in attention_of_steps(kind, tokens, float(steps), count)]
         return float(np.sum(self.seconds_of(works)))
 
     def attention(self, shared: float = 0.0) -> Pace:

@@ -171,7 +171,7 @@ def simulate(
     a time, at most. `horizon`: on the clock of arrivals, when no pass begins any more. `most_events` ends a run that
     would be too long; `ServingRun.ended` says what ended it.
 
-    A request alone takes `request_cost(...).elapsed`. Raises InvalidInputError for what cannot be meant, and
+    A request alone takes `request_cost(...).undisturbed`. Raises InvalidInputError for what cannot be meant, and
     DoesNotFitError for the first request that does not fit even alone.
     """
     start, end = float(traffic.arrivals[0]), math.inf if horizon is None else horizon

@@ -43,8 +43,6 @@ def largest_batch(request: Request, memory_free: float | None = None, tokens: in
 def smallest_compute_bound_prompt(deployment: Deployment | None = None) -> float:
     """Smallest prompt whose linear layers take longer to compute than to stream, at batch 1, by trying each."""
     machine, prompt = deployment or server(), 1
-    while True:
-        linear = pass_cost(machine, new=prompt).linear
-        if linear.flops / machine.peak > linear.bytes / machine.bandwidth:
-            return float(prompt)
+    while pass_cost(machine, new=prompt).roofs["linear layers"].bound != "compute":
         prompt += 1
+    return float(prompt)

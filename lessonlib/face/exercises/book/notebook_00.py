@@ -31,7 +31,7 @@ def chat_answers(answer: Number) -> str:
     - Divide the output tokens.
     """
     chat, reasoning = cost_of(CHAT), cost_of(REASONING)
-    answer.value = reasoning.elapsed / chat.elapsed
+    answer.value = reasoning.undisturbed / chat.undisturbed
     answer.slip(
         (REASONING.prompt + REASONING.output) / (CHAT.prompt + CHAT.output),
         "That compares all tokens, prompt and output alike. A prompt token costs far less time: all of them share "
@@ -42,7 +42,7 @@ def chat_answers(answer: Number) -> str:
         "That compares FLOPs. A decode step waits for memory, not for FLOPs, so they do not set its time.",
     )
     return (
-        f"{reasoning.elapsed:.2f} s / {chat.elapsed:.4f} s = {answer}. The reasoning request has "
+        f"{reasoning.undisturbed:.2f} s / {chat.undisturbed:.4f} s = {answer}. The reasoning request has "
         f"{reasoning.decode.passes / chat.decode.passes:.1f} times as many decode steps, and each takes "
         f"{reasoning.tpot / chat.tpot:.3f} times as long, for the cache that it reads. The chat request's prefill "
         "takes a little off the ratio."
@@ -62,7 +62,7 @@ def prefill_over_a_tenth(answer: Choice) -> str:
     - Every pass reads all the weights once, prefill or decode. Chat's prefill pass costs a few steps.
     """
     chat, reasoning = cost_of(CHAT), cost_of(REASONING)
-    chat_share, reasoning_share = (100 * cost.ttft / cost.elapsed for cost in (chat, reasoning))
+    chat_share, reasoning_share = (100 * cost.ttft / cost.undisturbed for cost in (chat, reasoning))
     answer.says(
         a="Each prefill is one forward pass. Compare it with the decode passes of the same request.",
         b=f"Chat's prompt is {CHAT.prompt / CHAT.output:.0f} times as long as its output, but it goes through in one "

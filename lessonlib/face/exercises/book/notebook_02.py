@@ -31,10 +31,10 @@ def prefill_in_steps(answer: Number) -> str:
 def gpu_share_of_chat(answer: Number) -> str:
     """32 chat requests are served together. How many milliseconds of GPU time is one request's share?
 
-    - `.seconds` is the GPU clock for the whole batch, `.elapsed` the request clock of one user.
+    - `.seconds` is the GPU clock for the whole batch, `.undisturbed` the request clock of one user.
     - Take request_cost(server, chat, batch=32).seconds, and divide by the batch.
     """
-    ms, wait = 1e3 * cost_of(CHAT, 32).seconds, 1e3 * cost_of(CHAT, 32).elapsed
+    ms, wait = 1e3 * cost_of(CHAT, 32).seconds, 1e3 * cost_of(CHAT, 32).undisturbed
     answer.value = ms / 32
     answer.slip(ms, "That is the GPU clock of all 32 together. One request's share is a 32nd of it.")
     answer.slip(
@@ -192,12 +192,14 @@ def first_answer_token(answer: Number) -> str:
     - What does a request cost whose output ends with that token?
     """
     begins = cost_of(Request(REASONING.prompt, round(THOUGHT * REASONING.output) + 1))
-    answer.value = begins.elapsed
+    answer.value = begins.undisturbed
     answer.slip(
         cost_of(REASONING).ttft,
         "That is TTFT: the first token of the thought. The user sees an answer only after the thought.",
     )
-    answer.slip(cost_of(REASONING).elapsed, "That is the last token. The answer begins a tenth of the output earlier.")
+    answer.slip(
+        cost_of(REASONING).undisturbed, "That is the last token. The answer begins a tenth of the output earlier."
+    )
     return (
         f"Output token {begins.request.output:,} is the first of the answer. A request that ends there takes {answer}; "
         f"its TTFT is {1e3 * begins.ttft:.2f} ms."

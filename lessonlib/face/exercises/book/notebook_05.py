@@ -18,7 +18,7 @@ from lessonlib.time.deployment import Deployment, Efficiency, Speculation
 from lessonlib.time.roofline import pass_cost
 
 SLOW_STEPS = 2e-3  # seconds of overhead that a pass has in one exercise
-SPECULATION = Speculation(draft_tokens=4, acceptance=0.7)
+SPECULATION = Speculation(draft_tokens=4, acceptance=0.7, draft="free")
 RHO_IS_NOT_IT = "That is rho's estimate. rho takes the prefill for compute bound, and 100 tokens are under the ridge."
 
 

@@ -111,14 +111,15 @@ def reasoning_over_chat_on_a_cpu(answer: Number) -> str:
     long does the second take?
 
     - Chat: one compute-bound pass and 31 steps. Reasoning: one short pass and 319 steps.
-    - request_cost(machine, Request(256, 32)).elapsed, and likewise the other.
+    - request_cost(machine, Request(256, 32)).undisturbed, and likewise the other.
     """
     chat, reasoning = (request_cost(recorded_machine(), request) for request in (CPU_CHAT, CPU_REASONING))
-    answer.value = reasoning.elapsed / chat.elapsed
+    answer.value = reasoning.undisturbed / chat.undisturbed
     answer.slip(10, "That is the ratio of the output tokens. Here a chat's prefill is not small.")
     answer.slip(336 / 288, "You counted all tokens alike. A prompt token is far cheaper than an output token.")
     return (
-        f"Chat {chat.elapsed:.2f} s, of which prefill {chat.ttft:.2f} s; reasoning {reasoning.elapsed:.2f} s: {answer}."
+        f"Chat {chat.undisturbed:.2f} s, of which prefill {chat.ttft:.2f} s; reasoning {reasoning.undisturbed:.2f} s: "
+        f"{answer}."
     )
 
 
@@ -139,8 +140,8 @@ def why_prefill_weighs_on_a_cpu(answer: Choice) -> str:
     answer.says(
         a="Slow memory makes decode slow, and so prefill's share smaller.",
         b=f"rho is n_in / (ridge n_out). The ridge is {here:.1f} FLOP/byte here, {there:.0f} there.",
-        c=f"The prediction has no such loss in it, and says {100 * cpu.ttft / cpu.elapsed:.0f} % of prefill here, "
-        f"{100 * gpu.ttft / gpu.elapsed:.1f} % there.",
+        c=f"The prediction has no such loss in it, and says {100 * cpu.ttft / cpu.undisturbed:.0f} % of prefill here, "
+        f"{100 * gpu.ttft / gpu.undisturbed:.1f} % there.",
         d="The parameter count cancels in rho: both phases shrink alike.",
     )
     return f"{answer}. Ridge {here:.1f} FLOP/byte here, {there:.0f} on an H100."

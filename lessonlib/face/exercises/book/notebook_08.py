@@ -171,18 +171,18 @@ def quiz_long_prompt(answer: Number) -> str:
     - A token has 131,072 B of cache; 12,672 more of them are 1.66 GB for each step. The weights are 15 GB.
     """
     short, long = cost_of(REASONING), cost_of(LONG_PROMPT)
-    answer.value = long.elapsed / short.elapsed
+    answer.value = long.undisturbed / short.undisturbed
     answer.slip(100, "The prompt is 100 times as long. The steps, which cost the time, are as many as before.")
     answer.slip(
         (12_800 + 12_800) / (128 + 12_800),
         "You gave prompt tokens and output tokens the same price. A prompt token shares its pass.",
     )
     answer.slip(
-        (long.ttft + short.decode.seconds) / short.elapsed,
+        (long.ttft + short.decode.seconds) / short.undisturbed,
         "That is the prefill alone. The longer cache is also read in every step.",
     )
     return (
-        f"From {short.elapsed:.1f} s to {long.elapsed:.1f} s: {answer}. Of the difference, prefill is "
+        f"From {short.undisturbed:.1f} s to {long.undisturbed:.1f} s: {answer}. Of the difference, prefill is "
         f"{long.ttft - short.ttft:.2f} s."
     )
 
@@ -252,7 +252,7 @@ def quiz_agent_step(answer: Choice) -> str:
     - How many prompt tokens have to be computed?
     """
     agent = load_workload("agent-step").request
-    ttft, decode, wait = cost_of(agent).ttft, cost_of(agent).decode.seconds, cost_of(agent).elapsed
+    ttft, decode, wait = cost_of(agent).ttft, cost_of(agent).decode.seconds, cost_of(agent).undisturbed
     cold, read = cost_of(Request(agent.prompt, agent.output)).ttft, agent.prompt * server().cache_bytes_per_token
     answer.says(
         a=f"Only {agent.prompt - agent.cached:,} tokens are prefilled: {ttft:.2f} s. The steps take {decode:.2f} s. "
