@@ -57,8 +57,8 @@ def refuse_other_heads(config: dict[str, Any], wrapper: bool = False) -> None:
     if drafts or betrayed:
         raise UnsupportedModelError(
             f"config is that of a draft head ({', '.join([*drafts, *betrayed])}), which proposes tokens for a target "
-            "model and shares its embedding: read the target's config.json as the model, and give the draft to "
-            "Deployment(speculation=...)."
+            "model and shares its embedding: read the target's config.json as the model. DraftHead.from_config(config) "
+            "reads an EAGLE-3 head, for Speculation(draft=...)."
         )
     for name in names:
         if CAUSAL.search(name) or (wrapper and re.search(r"(Chat|Omni)Model$", name)):

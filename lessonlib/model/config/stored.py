@@ -19,7 +19,7 @@ SKIPPED = ("modules_to_not_convert", "ignore", "ignored_layers", "exclude_module
 MOST_MODULES = 4  # kinds of module that a sentence names
 
 
-def stored_as(config: dict[str, Any]) -> tuple[dict[str, str], str]:
+def stored_as(config: dict[str, Any]) -> tuple[dict[str, Any], str]:
     """The fields of Precision in which the file is stored, those that are not its defaults, and the same in words.
 
     The words are empty where the file is not quantised.
@@ -44,7 +44,7 @@ def stored_as(config: dict[str, Any]) -> tuple[dict[str, str], str]:
     dtype = METHODS[method](quantisation)
     names = _not_converted(quantisation)
     experts_only = _has_experts(part) and (method == "mxfp4" or _keeps_attention(quantisation, part))
-    fields = {"blocks": plain, "experts": dtype} if experts_only else {"blocks": dtype}
+    fields: dict[str, Any] = {"blocks": plain, "experts": dtype} if experts_only else {"blocks": dtype}
     if part.get("expert_dtype") == "fp4":  # DeepSeek-V4: a scale for 32, beside blocks of fp8
         fields["experts"] = "mxfp4"
     if _has_experts(part) and any(name.endswith("experts") and "shared" not in name for name in names):
