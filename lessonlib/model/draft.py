@@ -15,6 +15,7 @@ from lessonlib.base.checks import Checked, a, count, flag
 from lessonlib.model.attention import GroupedQueryAttention
 from lessonlib.model.block import Block
 from lessonlib.model.config.drafts import eagle3_sizes
+from lessonlib.model.config.keys import no_deeper
 from lessonlib.model.feedforward import DenseFeedForward
 from lessonlib.model.model import Model
 
@@ -72,7 +73,9 @@ class DraftHead(Checked):
 
         Raises UnsupportedModelError for a draft of another kind, InvalidInputError for a value that cannot be meant.
         """
-        return cls.eagle3(**eagle3_sizes(config), name=name)
+        with no_deeper():
+            sizes = eagle3_sizes(config)
+        return cls.eagle3(**sizes, name=name)
 
     @classmethod
     def eagle3(

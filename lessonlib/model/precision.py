@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Self
 
 from lessonlib.base.checks import REFUSED, Checked, Rule, between, checked, optional, text, wrong
 from lessonlib.base.errors import UnknownNameError
+from lessonlib.model.config.keys import no_deeper
 from lessonlib.model.config.stored import stored_as
 
 BITS: dict[str, float] = {
@@ -107,8 +108,9 @@ class Precision(Checked):
         `config`: the parsed dict. 4 bits of gptq, awq and bitsandbytes are counted as int4. Raises
         UnsupportedModelError for a method that is not known, InvalidInputError for a value that cannot be meant.
         """
-        fields, _ = stored_as(config)
-        return cls(**fields)
+        with no_deeper():
+            stored, _ = stored_as(config)
+        return cls(**stored)
 
     def bytes_of(self, part: str) -> float:
         """Bytes of one number of that part, its share of the scales included."""

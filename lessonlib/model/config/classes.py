@@ -51,9 +51,9 @@ def family_of(name: str) -> str | None:
 
 def refuse_other_heads(config: dict[str, Any], wrapper: bool = False) -> None:
     """UnsupportedModelError for a draft, and for a class without an LM head or with another head than that."""
-    names, kind = names_of(config), str(config.get("model_type") or "")
+    names, kind = names_of(config), config.get("model_type")
     betrayed = [key for key, value in config.items() if DRAFT_KEYS.match(key) and value not in (None, False)]
-    drafts = [name for name in [*names, kind] if DRAFT.search(name)]
+    drafts = [name for name in [*names, kind] if isinstance(name, str) and DRAFT.search(name)]
     if drafts or betrayed:
         raise UnsupportedModelError(
             f"config is that of a draft head ({', '.join([*drafts, *betrayed])}), which proposes tokens for a target "
