@@ -13,7 +13,7 @@ from lessonlib.model.config.families import FAMILIES
 from lessonlib.model.config.family import Family
 
 CAUSAL = re.compile(r"(ForCausalLM|LMHeadModel|ForConditionalGeneration|CausalLM)$")
-DRAFT = re.compile(r"eagle|medusa|speculator|draft|nextn|mtp($|model|for|head)|hydra|dflash", re.IGNORECASE)
+DRAFT = re.compile(r"eagle(?!.*vl)|medusa|speculator|draft|nextn|mtp($|model|for|head)|hydra|dflash", re.IGNORECASE)
 DRAFT_KEYS = re.compile(
     r"^(draft_vocab_size|eagle_.*|medusa_.*|target_hidden_size|speculators?_.*|norm_before_residual|dflash_.*"
     r"|num_aux_hidden_states|target_model_type|draft_.*)$"
