@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Self
 
 from lessonlib.base.checks import REFUSED, Checked, Rule, between, checked, optional, text, wrong
 from lessonlib.base.errors import UnknownNameError
+from lessonlib.model.config.keys import no_deeper
 from lessonlib.model.config.stored import stored_as
 
 BITS: dict[str, float] = {
@@ -114,8 +115,9 @@ class Precision(Checked):
         `config`: the parsed dict. 4 bits of gptq, awq and bitsandbytes are counted as int4. Raises
         UnsupportedModelError for a method that is not known, InvalidInputError for a value that cannot be meant.
         """
-        fields, _ = stored_as(config)
-        return cls(**fields)
+        with no_deeper():
+            stored, _ = stored_as(config)
+        return cls(**stored)
 
     def of_state(self, stated: str | None) -> str:
         """The dtype of a constant state: the one told here, else `stated` by the model's config, else as computed."""
