@@ -19,7 +19,7 @@ from lessonlib.base.errors import (
 from lessonlib.base.text import markdown_table
 from lessonlib.base.units import format_bytes, format_flops, format_percent, format_seconds
 from lessonlib.facts.catalogue import accelerator_names, load_accelerator, load_model, model_names
-from lessonlib.facts.own_model import read_config
+from lessonlib.facts.config_file import read_config
 from lessonlib.facts.workloads import load_workload, workload_names
 from lessonlib.model.block import Block
 from lessonlib.model.draft import DraftHead

@@ -24,7 +24,15 @@ RECORD_KEYS = {
 }
 PEAKS = ("fp16_tflops", "bf16_tflops", "fp8_tflops", "int8_tops", "fp4_tflops")
 # Sources, read on the day of retrieval, say that these run fp8 at the rate of bf16.
-FP8_AT_BF16_RATE = {"gaudi3", "tpu-v6e"}
+FP8_PER_BF16 = {
+    "gaudi3": 1,
+    "tpu-v6e": 1,
+    "tpu-v5p": 1,
+    "rubin": 4.375,
+    "trainium2": 1.948,
+    "trainium3": 3.751,
+}  # others: 2
+INT8_CUT_AWAY = {"b300", "gb300", "rubin"}  # below the 16-bit rate
 
 
 def table(name):
@@ -121,7 +129,12 @@ def test_there_are_accelerators_enough_and_of_every_form():
 def test_an_accelerator_is_plausible(name):
     row = ACCELERATORS[name]
     memory, bandwidth = number(row, "memory_gb"), number(row, "bandwidth_gb_s")
-    assert 4 <= memory <= 1024 and 50 <= bandwidth <= 10_000
+    assert 4 <= memory <= 1024 and 50 <= bandwidth <= 25_000
+    reported = number(row, "memory_bytes")
+    assert bool(reported) == bool(row["memory_from"]) == row["memory_source"].startswith("https://")
+    # A driver shows up to a sixteenth less where it keeps ECC there; GiB are 7 % more than GB.
+    assert reported is None or (reported % 2**10 == 0 or "torch" in row["memory_from"])
+    assert reported is None or 0.93 <= reported / (memory * 1e9) <= 1.08
     assert row["memory_class"] in ("HBM", "GDDR", "unified")
     assert row["memory_class"] in row["memory_type"] or row["memory_class"] == "unified"
     assert (row["memory_class"] == "HBM") <= (bandwidth >= 800)
@@ -131,15 +144,15 @@ def test_an_accelerator_is_plausible(name):
     assert (number(row, "link_gb_s") or 1) < bandwidth
     sixteen = peaks["bf16_tflops"] or peaks["fp16_tflops"]
     # FLOP/byte: a slip of units, GB/s for Gb/s or TFLOP/s for GFLOP/s, falls outside.
-    assert 20 <= sixteen * 1e3 / bandwidth <= 1000
+    assert 15 <= sixteen * 1e3 / bandwidth <= 1000
     if peaks["fp16_tflops"] and peaks["bf16_tflops"]:
         assert peaks["fp16_tflops"] == peaks["bf16_tflops"]
 
 
 @pytest.mark.parametrize("name", [name for name, row in ACCELERATORS.items() if row["fp8_tflops"]])
-def test_fp8_is_twice_bf16(name):
+def test_fp8_is_twice_bf16_or_as_the_maker_says(name):
     row = ACCELERATORS[name]
-    ratio = 1 if name in FP8_AT_BF16_RATE else 2
+    ratio = FP8_PER_BF16.get(name, 2)
     assert number(row, "fp8_tflops") / number(row, "bf16_tflops") == pytest.approx(ratio, rel=0.015)
 
 
@@ -148,8 +161,8 @@ def test_int8_is_a_whole_multiple_of_the_16_bit_peak(name):
     row = ACCELERATORS[name]
     sixteen = number(row, "fp16_tflops") or number(row, "bf16_tflops")
     ratio = number(row, "int8_tops") / sixteen
-    if name == "b300":
-        assert ratio < 0.1  # its int8 units were cut away
+    if name in INT8_CUT_AWAY:
+        assert ratio < 0.7
     elif row["fp16_fp16_accumulate_tflops"]:
         assert ratio == pytest.approx(4, rel=0.01)  # GeForce: fp32 accumulation halves the 16-bit rate
     else:

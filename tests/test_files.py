@@ -13,8 +13,8 @@ import pytest
 from lessonlib.base import files
 from lessonlib.base.errors import InvalidInputError
 from lessonlib.base.files import GivenFile, Upload, place_of, write_new, write_together
-from lessonlib.facts import own_traffic
-from lessonlib.facts.own_model import read_config
+from lessonlib.facts import config_file, own_traffic
+from lessonlib.facts.config_file import read_config
 from lessonlib.facts.own_traffic import read_traffic
 from lessonlib.measured.timing.cpu import recorded_cpu
 from lessonlib.measured.timing.record import read_record, read_records, write_record
@@ -44,6 +44,7 @@ def test_each_reader_refuses_in_the_same_form_and_names_the_file_whole(what, tmp
     assert refusal(read, upload).startswith(f"{what} 'mine \\x00 {'x' * 200}.json' is ")
     assert len(refusal(read, "x" * 5000)) < 300
     monkeypatch.setattr(own_traffic, "LARGEST_TRAFFIC", 2**20)
+    monkeypatch.setattr(config_file, "LARGEST_CONFIG", 2**20)
     long.write_bytes(b" " * (2**20 + 1))
     said = refusal(read, long).partition("' ")[2]
     assert said.startswith("is over 1,048,576 bytes; ") and refusal(read, b" " * (2**20 + 1)).endswith(f"' {said}")

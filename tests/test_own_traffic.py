@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import sample_traffic
 from lessonlib.base.errors import InvalidInputError, LessonError
 from lessonlib.facts import own_traffic
-from lessonlib.facts.own_model import read_config
+from lessonlib.facts.config_file import read_config
 from lessonlib.facts.own_traffic import OwnTraffic, read_traffic
 from lessonlib.facts.tables import load_table
 from lessonlib.facts.workloads import load_lengths

@@ -10,8 +10,9 @@ from lessonlib.facts.catalogue import (
     model_record,
     source_of,
 )
+from lessonlib.facts.config_file import read_config
 from lessonlib.facts.measurements import Measurement, load_measurements
-from lessonlib.facts.own_model import own_model, read_config
+from lessonlib.facts.own_model import own_model
 from lessonlib.facts.own_traffic import OwnTraffic, read_traffic
 from lessonlib.facts.tables import DATA, load_references, load_table
 from lessonlib.facts.workloads import WeightedSpan, Workload, load_lengths, load_workload, workload_names

@@ -9,7 +9,7 @@ Tables keep the units of datasheets (GB, GB/s, TFLOP/s, all decimal); what is re
 
 from typing import Any
 
-from lessonlib.facts.own_model import read_config
+from lessonlib.facts.config_file import read_config
 from lessonlib.facts.tables import data_folder, known_name, load_table, row_named
 from lessonlib.facts.workloads import workload_names
 from lessonlib.model.model import Model
@@ -59,15 +59,17 @@ def model_record(name: str) -> dict[str, Any]:
 def load_accelerator(name: str) -> Accelerator:
     """The accelerator of that name, in SI units; `.source` and `.notes` say where its figures come from.
 
-    Peaks are dense, by dtype; a dtype whose peak does not exist or is not known is absent. Raises UnknownNameError
-    with the nearest names.
+    Its memory is the bytes that a driver reports, where a source gives them, else the datasheet's GB; `.memory_from`
+    says which. Peaks are dense, by dtype; a dtype whose peak does not exist or is not known is absent. Raises
+    UnknownNameError with the nearest names.
     """
     row = row_named("accelerators", "accelerator", name)
     peaks = {dtype: row[column] * 1e12 for dtype, column in PEAK_COLUMNS.items() if row[column] is not None}
     return Accelerator(
         name=name,
         label=row["label"],
-        memory=row["memory_gb"] * 1e9,
+        memory=row["memory_gb"] * 1e9 if row["memory_bytes"] is None else float(row["memory_bytes"]),
+        memory_from=row["memory_from"] or "nominal GB",
         bandwidth=row["bandwidth_gb_s"] * 1e9,
         peaks=peaks,
         link=None if row["link_gb_s"] is None else row["link_gb_s"] * 1e9,

@@ -87,13 +87,41 @@ def _layers(value: Any) -> Any:
     return REFUSED if REFUSED in pair else pair
 
 
+class FromConfig:
+    """What a model that was read says of its file: `left_out`, `keys_not_read` and `stored` are fields of Model."""
+
+    left_out: tuple[str, ...]
+    keys_not_read: tuple[str, ...]
+    stored: str
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], like: str | None = None, name: str | None = None) -> Self:
+        """The model that a config.json describes, exact to the unit, or UnsupportedModelError.
+
+        `config`: the parsed dict. `like`: the family to read it as, for a new model of a known layout (like="llama").
+        Raises UnsupportedModelError for an architecture or a structural key that is not read, InvalidInputError for a
+        missing or contradictory value. Nothing in a config is ever executed.
+        """
+        return read_config_as_model(cls, config, like=like, name=name)
+
+    def __str__(self) -> str:
+        """The model in a line, and a line for each thing that its config holds and the model does not."""
+        lines = [repr(self)]
+        lines += [f"Left out: {', '.join(self.left_out)}."] * bool(self.left_out)
+        lines += [f"Keys not read: {', '.join(map(shown, self.keys_not_read))}."] * bool(self.keys_not_read)
+        lines += [f"Stored {self.stored.removesuffix('.')}."] * bool(self.stored)
+        return "\n".join(lines)
+
+
 @dataclass(frozen=True, kw_only=True)
-class Model(Checked, Stack):
+class Model(Checked, Stack, FromConfig):
     """A decoder-only transformer or hybrid, `blocks` = ((count, Block), ...) in any order.
 
     `position_weights` is a table of learned positions (looked up, never streamed); `other_weights` the final norm and
-    the like; `head_bias` a bias on the logits. `max_positions` None means no limit is stated. `defaults_used` names the
-    keys that were absent from the config and taken from its family's class default.
+    the like; `head_bias` a bias on the logits. `max_positions` None means no limit is stated. Of a config that was
+    read, `defaults_used` names the keys that it lacks, taken from its family's class; `keys_not_read` those that were
+    neither read nor known to change nothing; `left_out` says what is not counted: towers, and layers that draft;
+    `stored`, how its file is quantised ("" if it is not), which `Precision.from_config` gives.
     """
 
     name: str
@@ -107,6 +135,9 @@ class Model(Checked, Stack):
     head_bias: int = 0
     family: str = ""
     defaults_used: tuple[str, ...] = ()
+    keys_not_read: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    stored: str = ""
 
     rules: ClassVar = {
         "width": count(),
@@ -130,20 +161,12 @@ class Model(Checked, Stack):
                     expected = f"that of the model, {self.width}, in every part"
                     raise wrong(self.owner, f"width of {part.owner}", part.width, expected)
 
-    @classmethod
-    def from_config(cls, config: dict[str, Any], like: str | None = None, name: str | None = None) -> Self:
-        """The model that a config.json describes, exact to the unit, or UnsupportedModelError.
-
-        `config`: the parsed dict. `like`: the family to read it as, for a new model of a known layout (like="llama").
-        Raises UnsupportedModelError for an architecture or a structural key that is not read, InvalidInputError for a
-        missing or contradictory value. Nothing in a config is ever executed.
-        """
-        return read_config_as_model(cls, config, like=like, name=name)
-
     def __repr__(self) -> str:
         kinds = ", ".join(f"{count} x {mixer.label}" for count, mixer in self.mixer_kinds)
+        less = self.active_parameters_without_embedding
+        table = f", {less:,} without the embedding table" if less != self.active_parameters else ""
         return (
-            f"{self.owner}: {self.parameters:,} parameters ({self.active_parameters:,} used by a token), "
+            f"{self.owner}: {self.parameters:,} parameters ({self.active_parameters:,} used by a token{table}), "
             f"{self.layers} layers ({kinds}), width {self.width:,}, vocabulary {self.vocabulary:,}"
         )
 
@@ -172,6 +195,11 @@ class Model(Checked, Stack):
             for layers, ffn in self.expert_kinds
         )
         return self.parameters - sum(idle)
+
+    @property
+    def active_parameters_without_embedding(self) -> int:
+        """Those without the tables that are looked up, as many model cards count; a tied embedding is the head."""
+        return self.active_parameters - self.embedding_weights - self.position_weights
 
     @cached_property
     def weights_by_part(self) -> dict[str, int]:

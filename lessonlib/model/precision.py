@@ -11,10 +11,11 @@ other formats are of weights alone, which are widened to 16 bits before they are
 
 from collections.abc import Collection
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from lessonlib.base.checks import REFUSED, Checked, Rule, between, checked, optional, text, wrong
 from lessonlib.base.errors import UnknownNameError
+from lessonlib.model.config.stored import stored_as
 
 BITS: dict[str, float] = {
     "fp32": 32,
@@ -98,6 +99,16 @@ class Precision(Checked):
         for part in ("experts", "head", "embedding", "other", "cache"):
             if getattr(self, part) is None:
                 put(self, part, self.blocks if part == "experts" else plain)
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        """The precision in which a released file is stored, by its config.json: fp8, mxfp4, gptq, awq and the like.
+
+        `config`: the parsed dict. 4 bits of gptq, awq and bitsandbytes are counted as int4. Raises
+        UnsupportedModelError for a method that is not known, InvalidInputError for a value that cannot be meant.
+        """
+        fields, _ = stored_as(config)
+        return cls(**fields)
 
     def bytes_of(self, part: str) -> float:
         """Bytes of one number of that part, its share of the scales included."""

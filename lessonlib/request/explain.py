@@ -59,14 +59,15 @@ def assumptions(cost: Any) -> tuple[str, ...]:
     overlap = "Roofline floor: compute and memory traffic of one kernel overlap fully"
     if not efficiency.overlap:
         overlap = "A prediction, no floor: compute and memory time of one kernel are added up"
+    memory_from = f" ({accelerator.memory_from})" if accelerator.memory_from else ""
     lines = [
         f"{overlap}, kernels run one after another; MFU {efficiency.mfu:g} of {peaks_in_words(deployment)}, "
         f"MBU {efficiency.mbu:g} of {accelerator.bandwidth / 1e9:,.5g} GB/s.",
         f"Overhead of a pass: {format_seconds(efficiency.overhead)}.",
         f"Precision: {deployment.precision}.",
         *operands_in_words(deployment),
-        f"Memory: {deployment.memory_fraction:.0%} of {deployment.devices} x {format_bytes(accelerator.memory)}, "
-        "reserved for prompt + output tokens.",
+        f"Memory: {deployment.memory_fraction:.0%} of {deployment.devices} x {format_bytes(accelerator.memory)}"
+        f"{memory_from}, reserved for prompt + output tokens.",
         "Left out: unfused activations, dequantisation, embedding look-ups, norms, softmax, sampling.",
     ]
     if deployment.devices > 1:

@@ -14,7 +14,8 @@ class Accelerator(Checked):
     """One device. `memory` in bytes, `bandwidth` in byte/s, `peaks` in FLOP/s by dtype, `link` in byte/s one way.
 
     A peak is the dense one of the dtype used, never the sparsity-doubled one. `link` None: no figure is known, and
-    tensor parallelism over such devices is refused.
+    tensor parallelism over such devices is refused. `memory_from` says whose figure the memory is: "nvidia-smi", which
+    reports 81,559 MiB for an H100 of 80 GB, or "nominal GB" where only a datasheet speaks; "" where nobody said.
     """
 
     name: str
@@ -22,6 +23,7 @@ class Accelerator(Checked):
     bandwidth: float
     peaks: Mapping[str, float]
     link: float | None = None
+    memory_from: str = ""
     label: str = ""
     source: str = ""
     notes: str = ""
@@ -47,8 +49,9 @@ class Accelerator(Checked):
     def __repr__(self) -> str:
         peaks = ", ".join(f"{dtype} {peak / 1e12:,.4g}" for dtype, peak in self.peaks.items())
         link = "no link figure" if self.link is None else f"link {self.link / 1e9:,.4g} GB/s"
+        memory_from = f" ({self.memory_from})" if self.memory_from else ""
         return (
-            f"{self.owner}: {self.memory / 1e9:,.4g} GB at {self.bandwidth / 1e9:,.5g} GB/s, "
+            f"{self.owner}: {self.memory / 1e9:,.5g} GB{memory_from} at {self.bandwidth / 1e9:,.5g} GB/s, "
             f"dense TFLOP/s: {peaks}, {link}"
         )
 

@@ -363,4 +363,5 @@ def _assumptions(found: Found) -> list[Section]:
         lines.append("Experts are drawn uniformly; a pass reads the expected number of distinct ones.")
     if deployment.model.defaults_used:
         lines.append(f"Absent from the config, default of its class: {_listed(deployment.model.defaults_used)}.")
+    lines += str(deployment.model).splitlines()[1:]  # what its config holds and the model does not
     return [Section("heading", ["What is assumed"]), Section("list", lines)]

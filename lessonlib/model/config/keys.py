@@ -75,7 +75,7 @@ class Keys:
     def derived(self, key: str | None, otherwise: int) -> int:
         """The value of a key that may be null, `otherwise` if it is, or if the family has no such key."""
         value = self.optional(key) if key else None
-        if value is None and key and self.family.defaults.get(key.split("|")[0]) is not None:
+        if value is None and key and self.family.defaults.get(key.split("|")[0], key) is not None:
             raise self.refused(key, None, "its class has no rule for that")
         return otherwise if value is None else value
 

@@ -90,18 +90,20 @@ def _feedforward(keys: Keys, has_experts: bool) -> FeedForward | None:
     experts, top_k, inner = keys.count(moe.experts), keys.count(moe.top_k), keys.count(moe.expert_inner)
     if top_k > experts:
         raise keys.wrong(moe.top_k, top_k, f"at most the {experts} experts that there are")
-    shared = keys.optional(moe.shared_inner, 0) if moe.shared_inner else None
-    if shared is None and moe.shared_experts:
-        shared = (keys.optional(moe.shared_experts, 0) or 0) * inner
-        if moe.never_unshared and not shared:
-            value = keys.value(moe.shared_experts)
-            raise keys.refused(moe.shared_experts, value, "its class has a shared expert all the same")
+    said, shared = moe.shared_inner or moe.shared_experts, 0
+    if said:
+        number = keys.optional(said, 0)
+        if number is None:
+            raise keys.refused(said, None, "its class has no rule for that, and 0 says that there are none")
+        if moe.never_unshared and not number:
+            raise keys.refused(said, number, "its class has a shared expert all the same")
+        shared = number if moe.shared_inner else number * inner
     return MixtureOfExperts(
         width=keys.width,
         experts=experts,
         experts_per_token=top_k,
         expert_inner=inner,
-        shared_inner=shared or 0,
+        shared_inner=shared,
         gated=family.gated,
         shared_gate=moe.shared_gate,
         expert_other_weights=2 * inner + keys.width if moe.bias else 0,

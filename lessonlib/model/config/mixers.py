@@ -39,6 +39,8 @@ def _head_dim(keys: Keys) -> int:
     family, heads = keys.family, keys.count(keys.family.heads)
     head_dim = keys.derived(family.head_dim, 0)
     if not head_dim:
+        if family.floors_head_dim and "head_dim" in keys.config:  # of these an absent key is divided, a null is not
+            raise keys.refused("head_dim", None, "its class has no rule for that")
         head_dim = keys.width // heads
         if head_dim * heads != keys.width and not family.floors_head_dim:
             raise keys.wrong(family.heads, heads, f"a divisor of the width {keys.width}, as no head_dim is stated")
@@ -51,6 +53,7 @@ def falcon(keys: Keys, kind: str) -> Mixer:
     """Only the new layout groups its heads; the old one has one KV head for all, or one for each."""
     stated, heads = keys.optional("num_kv_heads"), keys.count(keys.family.heads)
     if keys.switch("new_decoder_architecture"):
+        keys.switch("multi_query")  # of the old layout, and kept in files of the new one
         return attention(keys, kind, kv_heads=stated)
     if keys.switch("multi_query"):
         return attention(keys, kind, kv_heads=1)
@@ -59,8 +62,10 @@ def falcon(keys: Keys, kind: str) -> Mixer:
     return attention(keys, kind, kv_heads=heads)
 
 
-def latent(keys: Keys, kind: str) -> Mixer:
-    heads, query_rank = keys.count(keys.family.heads), keys.optional("q_lora_rank")
+def latent(keys: Keys, kind: str, query_ranked: bool = False) -> Mixer:
+    """Multi-head latent attention. `query_ranked`: its class has no rule for queries without a rank."""
+    heads = keys.count(keys.family.heads)
+    query_rank = keys.count("q_lora_rank") if query_ranked else keys.optional("q_lora_rank")
     kv_rank, rope_dim = keys.count("kv_lora_rank"), keys.count("qk_rope_head_dim")
     value_dim = keys.derived("v_head_dim", keys.width // heads)
     other = kv_rank + (query_rank or 0)

@@ -9,10 +9,15 @@ import re
 from typing import Any
 
 from lessonlib.base.errors import InvalidInputError, UnsupportedModelError, shown
+from lessonlib.model.config.classes import family_of, names_of, refuse_another_class, refuse_other_heads
 from lessonlib.model.config.families import FAMILIES
 from lessonlib.model.config.keys import Keys
 from lessonlib.model.config.layers import read_blocks
-from lessonlib.model.config.not_read import ENCODERS, GROUPS, HARMLESS, IRREGULAR, SAME_THING, STRUCTURAL
+from lessonlib.model.config.not_read import ENCODERS, IRREGULAR, WAY_ON
+from lessonlib.model.config.positions import stretched
+from lessonlib.model.config.stored import stored_as
+from lessonlib.model.config.unread import draft_layers, keys_not_read
+from lessonlib.model.config.wrappers import FLAT, language_part, with_its_tie
 
 MOST_LAYERS = 10_000
 LONGEST_NAME = 200
@@ -25,39 +30,41 @@ def read_config_as_model(cls: Any, config: Any, like: str | None = None, name: s
             f"config is a {type(config).__name__}; expected the parsed object of a config.json, a dict."
         )
     try:
-        config = _text_config(config)
-        family, class_is_known = _choose_family(config, like)
-        keys = Keys(config, f"config of a {family!r} model", FAMILIES[family], class_is_known)
-        name = name or _own_name(config, found=None if like else family)
-        model = cls(name=name, family=family, **read_fields(keys))
-        if like is not None and config.get("model_type") != family:
+        part, left_out = language_part(config)
+        if part is not config:
+            _refuse_encoder(config)
+            refuse_other_heads(config, wrapper=True)
+        refuse_other_heads(part, wrapper=part.get("model_type") in FLAT.values())
+        part = with_its_tie(part)
+        family, class_is_known = _choose_family(part, like)
+        keys = Keys(part, f"config of a {family!r} model", FAMILIES[family], class_is_known)
+        name = name or _own_name(part, found=None if like else family)
+        fields = read_fields(keys)
+        if like is not None and part.get("model_type") != family:
             _refuse_borrowed(keys)
-        _refuse_unread(keys)
+        not_read = keys_not_read(keys, its_own_class=part.get("model_type") == family)
+        left_out += draft_layers(part)
+        try:
+            _, stored = stored_as(config)
+        except UnsupportedModelError as error:  # the model is known all the same
+            stored = f"in a way that is not read: {error}"
+        model = cls(name=name, family=family, left_out=left_out, keys_not_read=not_read, stored=stored, **fields)
     except RecursionError:
         raise InvalidInputError("config: a value is nested too deeply; expected a config.json as published.") from None
     return model
 
 
-def _text_config(config: dict[str, Any]) -> dict[str, Any]:
-    """`config` itself, or the text_config of a causal language model that keeps its sizes there."""
-    text = config.get("text_config")
-    if text is None:
-        return config
-    names = config.get("architectures")
-    causal = isinstance(names, list) and bool(names) and all(str(name).endswith("ForCausalLM") for name in names)
-    readable = isinstance(text, dict) and all(isinstance(key, str) for key in text)
-    # Fuyu is a ForCausalLM with image weights of its own; a family that reads text alone names both levels alike
-    if not causal or not readable or not str(text.get("model_type")).startswith(f"{config.get('model_type')}_text"):
+def _refuse_encoder(config: dict[str, Any]) -> None:
+    """UnsupportedModelError for an encoder, or a model that has one for its text."""
+    model_type = config.get("model_type")
+    if (isinstance(model_type, str) and model_type in ENCODERS) or config.get("is_encoder_decoder") not in (
+        None,
+        False,
+    ):
         raise UnsupportedModelError(
-            f"config of model_type {shown(config.get('model_type'))} wraps a language model and other towers: "
-            "pass config['text_config'] to read the language model alone."
+            f"model_type {shown(model_type)} is an encoder or has one; only decoder-only models are read, and a switch "
+            "such as is_decoder does not make it one."
         )
-    if config.get("tie_word_embeddings") != text.get("tie_word_embeddings") or "tie_word_embeddings" not in text:
-        raise UnsupportedModelError(
-            "config and its text_config do not agree on 'tie_word_embeddings', so the head is not known: "
-            "pass config['text_config'] to read the language model alone."
-        )
-    return text
 
 
 def _choose_family(config: dict[str, Any], like: str | None) -> tuple[str, bool]:
@@ -67,29 +74,25 @@ def _choose_family(config: dict[str, Any], like: str | None) -> tuple[str, bool]
     if like is not None and not (isinstance(like, str) and like in FAMILIES):
         known = ", ".join(sorted(FAMILIES))
         raise UnsupportedModelError(f"like={shown(like)} is not a family that is read; known: {known}.")
-    if named in ENCODERS or config.get("is_encoder_decoder") not in (None, False):
-        raise UnsupportedModelError(
-            f"model_type {named!r} is an encoder or has one; only decoder-only models are read, and a switch "
-            "such as is_decoder does not make it one."
-        )
+    _refuse_encoder(config)
     if named in IRREGULAR:
-        raise UnsupportedModelError(f"model_type {named!r} is not read: {IRREGULAR[named]}.")
+        raise UnsupportedModelError(f"model_type {named!r} is not read: {IRREGULAR[named]}; {WAY_ON}.")
+    names = names_of(config)
     if named in FAMILIES:
         if like is not None and FAMILIES[like] is not FAMILIES[named]:
             raise UnsupportedModelError(f"model_type {named!r} has a layout of its own; leave out like={like!r}.")
+        refuse_another_class(names, named, told=like is not None)
         return named, True
     if like is not None:
+        refuse_another_class(names, like, told=True)
         return like, True
-    names = config.get("architectures")
     if model_type is None:  # then the class, and with it the default of an absent key, is not known
-        for name in names if isinstance(names, list) else []:
-            plain = re.sub(r"(ForCausalLM|LMHeadModel)$|_", "", str(name)).lower()
-            for family in FAMILIES:
-                if re.sub(r"_text$|[_-]", "", family) == plain and str(name) != plain:
-                    return family, False
+        for family in filter(None, map(family_of, names)):
+            refuse_another_class(names, family, told=False)
+            return family, False
     raise UnsupportedModelError(
-        f"model_type {shown(model_type)} (architectures {shown(names)}) is not an architecture "
-        'that is read. If it has the layout of a known family, say so: like="llama".'
+        f"model_type {shown(model_type)} (architectures {shown(names)}) is not an architecture that is read: {WAY_ON}. "
+        'If its makers say that it has the layout of a family that is read, name that: like="...".'
     )
 
 
@@ -123,7 +126,7 @@ def read_fields(keys: Keys) -> dict[str, Any]:
         "vocabulary": vocabulary,
         "blocks": blocks,
         "tied_embeddings": keys.switch(family.tied),
-        "max_positions": positions,
+        "max_positions": stretched(keys, positions),
         "position_weights": table,
         "other_weights": (family.final_norm + family.embedding_norm) * family.norm * width,
         "head_bias": vocabulary if keys.switch(family.head_bias) else 0,
@@ -144,29 +147,3 @@ def _refuse_borrowed(keys: Keys) -> None:
             f"{keys.owner}, by like=: it does not state {', '.join(missing)}. The class defaults of a "
             "family are not the sizes of another model: add these keys, under these names, to the config."
         )
-
-
-def _refuse_unread(keys: Keys) -> None:
-    """UnsupportedModelError for the first structural key that is set, was not read, and is not what is counted."""
-    assumed = HARMLESS | dict(keys.family.ignored)
-    if keys.family.qk_norm is True:
-        assumed = {"qk_norm": True, "use_qk_norm": True} | assumed
-    for key, value in keys.config.items():
-        if value is None or key in keys.read or key.endswith("_token_id"):
-            continue
-        unset = value is False or value in (0, "", [], {})
-        counts_groups = re.search(GROUPS, key.lower()) and not isinstance(value, bool | str | dict)
-        if key not in assumed and (unset or not (re.search(STRUCTURAL, key) or counts_groups)):
-            continue
-        if key in assumed and (assumed[key] is None or _all_are(value, assumed[key])):
-            continue
-        same = next((names for names in SAME_THING if key in names), ())
-        if any(name in keys.read and _all_are(value, keys.read[name]) for name in same):
-            continue
-        raise keys.refused(key, value, "it may change the model, and this family's layout does not have it")
-
-
-def _all_are(value: Any, wanted: Any) -> bool:
-    """Whether `value` is what is wanted, or a list of nothing else (one entry a layer)."""
-    values = value if isinstance(value, list) and not isinstance(wanted, list) else [value]
-    return all(type(item) is type(wanted) and item == wanted for item in values)

@@ -103,8 +103,10 @@ def gpt_neo_kinds(keys: Keys) -> list[str]:
 
 def kimi_kinds(keys: Keys) -> list[str]:
     """Kimi Linear: the published file keeps kinds and sizes in linear_attn_config, its layers counted from 1."""
-    nested = keys.config.get("linear_attn_config")
-    if not isinstance(nested, dict) or not {"full_attn_layers", "kda_layers"} <= nested.keys():
+    nested = keys.config.get("linear_attn_config", {})
+    if not isinstance(nested, dict) or (nested and not {"full_attn_layers", "kda_layers"} <= nested.keys()):
+        raise keys.wrong("linear_attn_config", nested, "an object with full_attn_layers and kda_layers")
+    if not nested:
         keys.defaults_used.append("linear_attn_config")
         return cycle(keys)
     inside = keys.inside("linear_attn_config")

@@ -76,8 +76,8 @@ JAIS2 = rows.add("jais2", LLAMA.but(gated=False, norm=LAYER_NORM),
     vocabulary=150_272, width=3328, inner=26_624, layers=32, heads=26, kv_heads=None, positions=8192,
     attention_bias=True, mlp_bias=True)
 
-rows.add("nemotron", JAIS2,
-    vocabulary=256_000, width=6144, inner=24_576, layers=32, heads=48, kv_heads=None, positions=4096)
+rows.add("nemotron", JAIS2,  # its class builds nothing from its default of KV heads, null
+    vocabulary=256_000, width=6144, inner=24_576, layers=32, heads=48, positions=4096)
 
 APERTUS = rows.add("apertus", BIASED.but(qk_norm=True, gated=False, activation_weights=2, ignored={"qk_norm": True}),
     vocabulary=131_072, width=4096, inner=14_336, layers=32, heads=32, kv_heads=None, positions=65_536)

@@ -1,5 +1,7 @@
 """Rows of models with multi-head latent attention."""
 
+from functools import partial
+
 from lessonlib.model.config.families.base import UNBIASED
 from lessonlib.model.config.families.experts import DEEPSEEK, SARVAM
 from lessonlib.model.config.family import Experts, Rows
@@ -36,7 +38,8 @@ rows.add("glm4_moe_lite", DEEPSEEK_V3.but(experts=DEEPSEEK.but(first_dense=1, li
     top_k=4, expert_inner=1536, shared_experts=1, q_lora_rank=768, kv_lora_rank=512, qk_nope_head_dim=192,
     qk_rope_head_dim=64, v_head_dim=256)
 
-rows.add("axk1", DEEPSEEK_V3.but(experts=DEEPSEEK.but(norm=True, listed=True)),
+rows.add("axk1", DEEPSEEK_V3.but(mixers={"F": partial(latent, query_ranked=True)},
+        experts=DEEPSEEK.but(norm=True, listed=True)),
     vocabulary=163_840, width=7168, inner=18_432, layers=61, heads=64, positions=32_768, experts=192,
     top_k=8, expert_inner=2048, shared_experts=1, q_lora_rank=1536, kv_lora_rank=512, qk_nope_head_dim=128,
     qk_rope_head_dim=64, v_head_dim=128, first_k_dense_replace=1)

@@ -34,7 +34,8 @@ rows.add("gpt_neo", PLAIN.but(layers="num_layers|num_hidden_layers", heads="num_
     vocabulary=50_257, width=2048, inner=None, layers=24, heads=16, positions=2048, window=256,
     attention_types=[[["global", "local"], 12]], tied=True)
 
-rows.add("gpt_neox", PLAIN.but(qkv_bias="attention_bias", out_bias="attention_bias", mlp_bias=True),
+rows.add("gpt_neox", PLAIN.but(qkv_bias="attention_bias", out_bias="attention_bias", mlp_bias=True,
+        ignored={"use_parallel_residual": None}),
     vocabulary=50_432, width=6144, inner=24_576, layers=44, heads=64, positions=2048, attention_bias=True)
 
 rows.add("opt", PLAIN.but(inner="ffn_dim", qkv_bias="enable_bias", out_bias="enable_bias", mlp_bias="enable_bias",
