@@ -213,6 +213,11 @@ LEVERS = {
     "chunked_prefill": ([64], (0.998, 1)),  # a second prefill pass reads the weights once more
     "speculative_decoding": ([4, 0.7, "free"], {"passed": 1 + 0.7 + 0.7**2 + 0.7**3 + 0.7**4, "new": 5}),
     "batch_to_limit": ([], {"batch": limit()}),
+    "drafts_that_yield": (
+        [4, 2.7731, "free"],
+        {"passed": 2.7731, "new": 5},
+    ),
+    "windowed_layers": ([1024, 6], (1.0, seconds_each() / seconds_each(token=6 * 4096))),
     "shorter_answer": ([0.5], {"output": 6400}),
 }
 

@@ -20,7 +20,8 @@ from lessonlib.facts.own_traffic import OwnTraffic, read_traffic
 from lessonlib.measured.efficiency import typical_efficiency
 from lessonlib.policy.estimates import chi, omega, rho
 from lessonlib.policy.full_server import memory_batch
-from lessonlib.policy.mix import price, rank_levers
+from lessonlib.policy.mix import price
+from lessonlib.policy.ranking import rank_levers
 from lessonlib.request.request import Request
 from lessonlib.time.accelerator import Accelerator
 from lessonlib.time.deployment import Efficiency

@@ -12,7 +12,8 @@ from lessonlib.model.precision import Precision
 from lessonlib.policy.estimates import chi, omega, roof_batch
 from lessonlib.policy.full_server import full_batch, mean_slot_bytes, memory_batch, steady_state
 from lessonlib.policy.levers import faster_peak, more_bandwidth
-from lessonlib.policy.mix import price, rank_levers, usual_levers
+from lessonlib.policy.mix import price
+from lessonlib.policy.ranking import rank_levers, usual_levers
 from lessonlib.request.cost import request_cost
 from lessonlib.request.request import Request, fits
 from lessonlib.time.deployment import Efficiency, Speculation
@@ -128,8 +129,10 @@ def test_levers_that_are_in_place_already_are_left_out():
         "twice the FLOP/s",
         "twice the bandwidth",
         "twice the memory",
-        "answers half as long",
+        "half the thought: answers half as long",
         "half of each prompt in a prefix cache",
+        "sparse layers: 5 of 6 with a window of 1,024 (another model)",
+        "twice the devices, tensor parallel",
     }
 
 

@@ -29,18 +29,22 @@ from lessonlib.policy.levers import (
     Lever,
     batch_to_limit,
     chunked_prefill,
+    drafts_that_yield,
     faster_peak,
     latent_attention,
     more_bandwidth,
     more_memory,
     prefix_cache,
+    prefix_reload,
     quantised,
     scaled_overhead,
     shorter_answer,
     speculative_decoding,
     tensor_parallel,
+    windowed_layers,
 )
-from lessonlib.policy.mix import TrafficCost, price, rank_levers
+from lessonlib.policy.mix import TrafficCost, price
+from lessonlib.policy.ranking import rank_levers
 from lessonlib.policy.sensitivity import break_even_by_rho, break_even_output, elasticities, faster_prefill
 from lessonlib.policy.serving.simulator import simulate
 from lessonlib.policy.serving.traffic import Traffic, all_at_once, poisson_traffic

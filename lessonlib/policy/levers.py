@@ -2,18 +2,20 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from lessonlib.base.checks import checked, choice, count, fraction, rate, wrong
+from lessonlib.base.elementwise import ratio
 from lessonlib.base.errors import UnknownNameError
 from lessonlib.model.attention import GroupedQueryAttention, MultiHeadLatentAttention
 from lessonlib.model.block import Block
 from lessonlib.model.precision import Precision
 from lessonlib.policy.full_server import full_batch, steady_state
-from lessonlib.request.request import Case, Request
-from lessonlib.time.deployment import Deployment, Speculation
+from lessonlib.request.cost import prefill_phase
+from lessonlib.request.request import REQUESTS, Case, Request
+from lessonlib.time.deployment import DEPLOYMENT, Deployment, Speculation
 
 
 @dataclass(frozen=True)
@@ -162,6 +164,71 @@ def speculative_decoding(draft_tokens: int, acceptance: float, draft: Any) -> Le
     drafts = "free drafts" if speculation.drafter is None else f"draft {speculation.drafter.name}"
     name = f"speculation, {speculation.draft_tokens} {drafts}, acceptance {speculation.acceptance:g}"
     return _on_deployment(name, lambda d: replace(d, speculation=speculation))
+
+
+@checked(draft_tokens=count(), tokens_per_round=rate("tokens a round"))
+def drafts_that_yield(draft_tokens: int, tokens_per_round: float, draft: Any) -> Lever:
+    """Speculation with a published yield: `tokens_per_round`, the bonus token among them, from `draft_tokens` drafts.
+
+    The acceptance that gives this yield is found by halving: E = 1 + a + ... + a**g rises with a from 1 to g + 1.
+    """
+    if not 1 <= tokens_per_round <= draft_tokens + 1:
+        limits = f"a number from 1 to {draft_tokens + 1}, what {draft_tokens} drafts and the bonus token can yield"
+        raise wrong("drafts_that_yield", "tokens_per_round", tokens_per_round, limits)
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        enough = Speculation(draft_tokens, middle, draft).tokens_per_round >= tokens_per_round
+        low, high = (low, middle) if enough else (middle, high)
+    return speculative_decoding(draft_tokens, high, draft)
+
+
+@checked(window=count(), every=count(2))
+def windowed_layers(window: int = 1024, every: int = 6) -> Lever:
+    """All grouped-query layers but one of each `every` get a sliding window. Another model: quality is not asked."""
+
+    def change(deployment: Deployment) -> Deployment:
+        model = deployment.model
+        blocks: list[tuple[int, Block]] = []
+        for layers, block in model.blocks:
+            mixer = block.mixer
+            full = -(-layers // every) if isinstance(mixer, GroupedQueryAttention) else layers
+            blocks.append((full, block))
+            if isinstance(mixer, GroupedQueryAttention) and full < layers:
+                blocks.append((layers - full, replace(block, mixer=replace(mixer, window=window))))
+        name = f"{model.name} with windows of {window:,}"
+        return replace(deployment, model=replace(model, name=name, blocks=tuple(blocks)))
+
+    return _on_deployment(f"window {window:,} in all but 1 of {every} layers", change)
+
+
+RELOAD_RATES = {"PCIe 5.0 x16": 63e9, "NVLink-C2C": 450e9}  # byte/s one way, from a CPU's memory to its GPU
+
+
+class PrefixReload(NamedTuple):
+    """A cached prefix that lies outside the GPU: fetched, or computed again. Numbers, or arrays of them.
+
+    `bytes`: its cache and state. `reload`: seconds over the link, while nothing else waits for it. `recompute`: seconds
+    by which the prefill is longer without it. `even_rate`: byte/s at which the two are equal.
+    """
+
+    bytes: Any
+    reload: Any
+    recompute: Any
+    even_rate: Any
+
+
+@checked(deployment=DEPLOYMENT, request=REQUESTS, rate=rate("byte/s"))
+def prefix_reload(deployment: Deployment, request: Request, rate: float) -> PrefixReload:
+    """What fetching the cached tokens of a request over a link of `rate` byte/s one way takes, against recomputing."""
+    numbers = (request.prompt, request.cached)
+    prompt, cached = (value if isinstance(value, np.ndarray) else float(value) for value in numbers)
+    moved = deployment.sequence_bytes(cached) * (np.asarray(cached) > 0)
+    without = prefill_phase(deployment, prompt, 0.0 * cached, 1.0).seconds
+    again = without - prefill_phase(deployment, prompt, cached, 1.0).seconds
+    even = ratio(moved, again)
+    found = (moved, moved / rate, again, even)
+    return PrefixReload(*(float(value) if np.ndim(value) == 0 else value for value in found))
 
 
 def batch_to_limit() -> Lever:

@@ -10,7 +10,6 @@ A request stays as many steps as it has output tokens, so a slot is weighted by 
 `price` is `steady_state`; of a mix, a step's cost goes by the length-weighted span. The sum is over all requests.
 """
 
-import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -20,19 +19,8 @@ from lessonlib.base.checks import checked
 from lessonlib.base.elementwise import ratio
 from lessonlib.base.errors import InvalidInputError
 from lessonlib.model.precision import ATTENTION
-from lessonlib.policy.full_server import full_batch
-from lessonlib.policy.levers import (
-    Lever,
-    faster_peak,
-    more_bandwidth,
-    more_memory,
-    prefix_cache,
-    quantised,
-    shorter_answer,
-    speculative_decoding,
-)
 from lessonlib.request.cost import decode_phase, prefill_phase
-from lessonlib.request.request import BATCH, REQUESTS, Case, Request, columns_of
+from lessonlib.request.request import BATCH, REQUESTS, Request, columns_of
 from lessonlib.time.deployment import DEPLOYMENT, Deployment
 from lessonlib.time.roofline import Phase
 
@@ -128,52 +116,3 @@ def _summed(phase: Phase, rows: int, share: float) -> PhaseSeconds:
         row[:] = (before + total(value) for before, value in zip(row, sums, strict=True))
     linear, attention = PartSeconds(*parts[True]), PartSeconds(*parts[False])
     return PhaseSeconds(linear, attention, total(phase.communication), total(phase.overhead))
-
-
-class Ranked(NamedTuple):
-    """A lever: GPU seconds before over after, at one batch, and with each at its own memory limit."""
-
-    name: str
-    held: float
-    at_limit: float
-
-
-@checked(deployment=DEPLOYMENT, request=REQUESTS)
-def usual_levers(deployment: Deployment, request: Request) -> dict[str, Lever]:
-    """What one may do, in words to a lever. Left out is what the deployment or the requests have already."""
-    columns_of("usual_levers", request)
-    found = {
-        "twice the FLOP/s": faster_peak(2),
-        "twice the bandwidth": more_bandwidth(2),
-        "twice the memory": more_memory(2),
-        "answers half as long": shorter_answer(0.5),
-    }
-    bits = {part: deployment.precision.bytes_of(part) for part in ("blocks", "experts", "cache")}
-    if min(bits["blocks"], bits["experts"]) > 1:
-        found["4-bit weights (head stays)"] = quantised(blocks="int4", experts="int4")
-    if bits["cache"] > 1:
-        found["fp8 cache"] = quantised(cache="fp8")
-    if deployment.speculation is None:
-        found["speculation (4 free drafts, 70 % accepted)"] = speculative_decoding(4, 0.7, "free")
-    if not np.any(request.cached):
-        found["half of each prompt in a prefix cache"] = prefix_cache(0.5)
-    return found
-
-
-@checked(deployment=DEPLOYMENT, request=REQUESTS, batch=BATCH)
-def rank_levers(deployment: Deployment, request: Request, batch: int) -> list[Ranked]:
-    """The usual levers and a prefill that takes no time, best first at the memory limit."""
-
-    def both(case: Case) -> tuple[TrafficCost, TrafficCost]:
-        """At its batch, and at its own memory limit: one price where these are one."""
-        held, limit = price(*case), full_batch(case.deployment, case.request)
-        return held, held if limit == case.batch else price(case.deployment, case.request, limit)
-
-    columns_of("rank_levers", request)
-    before = both(Case(deployment, request, batch))
-    free = (cost.seconds / cost.decode.seconds if cost.decode.seconds else math.inf for cost in before)
-    found = [Ranked("a prefill that takes no time", *free)]
-    for name, lever in usual_levers(deployment, request).items():
-        after = both(lever(deployment, request, batch))
-        found.append(Ranked(name, *(old.seconds / new.seconds for old, new in zip(before, after, strict=True))))
-    return sorted(found, key=lambda ranked: (-ranked.at_limit, -ranked.held, ranked.name))

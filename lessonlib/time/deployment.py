@@ -232,6 +232,7 @@ def _require_match(draft: Model | DraftHead, model: Model) -> None:
 
 
 DEPLOYMENT = a(Deployment, "Deployment(model, accelerator)")  # the rule of every function that is given one
+EFFICIENCY = a(Efficiency, "Efficiency(mfu=0.5, mbu=0.8)")
 PLAIN = Rule(
     "a Deployment without speculation, as a step here emits one token; request_cost prices speculation",
     lambda value: value if isinstance(value, Deployment) and value.speculation is None else REFUSED,

@@ -13,10 +13,11 @@ from lessonlib.base.errors import InvalidInputError, shown
 from lessonlib.base.files import place_of, write_together
 from lessonlib.base.text import one_line
 from lessonlib.face.report.page import Section, as_html, as_markdown, whole_page
-from lessonlib.face.report.sections import Found
+from lessonlib.face.report.sections import Found, typical_of
 from lessonlib.facts.own_traffic import TRAFFIC, OwnTraffic
 from lessonlib.policy.full_server import full_batch
-from lessonlib.policy.mix import TrafficCost, price, rank_levers
+from lessonlib.policy.mix import TrafficCost, price
+from lessonlib.policy.ranking import rank_levers
 from lessonlib.time.deployment import DEPLOYMENT, Deployment
 
 PRICES = (1e-6, 1e12)  # of a device and hour, in any currency
@@ -99,7 +100,7 @@ def traffic_report(
             f"most {limit:,}, or None to take that."
         )
     alone, full = price(deployment, request, 1), price(deployment, request, limit if batch is None else batch)
-    ranked = rank_levers(deployment, request, full.batch)
+    ranked = rank_levers(deployment, request, full.batch, typical_of(deployment))
     found = Found(deployment, traffic, alone, full, limit, ranked, price_per_hour, one_line(currency))
     devices = f"{deployment.devices} x " if deployment.devices > 1 else ""
     device = one_line(deployment.accelerator.label or deployment.accelerator.name)

@@ -15,7 +15,8 @@ from lessonlib.facts.own_traffic import OwnTraffic
 from lessonlib.measured.efficiency import typical_efficiency
 from lessonlib.policy.estimates import RHO_OF_FIVE_PERCENT, chi, omega, rho, ridge_tokens, roof_batch
 from lessonlib.policy.full_server import mean_slot_bytes
-from lessonlib.policy.mix import Ranked, TrafficCost, price
+from lessonlib.policy.mix import TrafficCost, price
+from lessonlib.policy.ranking import Ranked
 from lessonlib.request.explain import peaks_in_words
 from lessonlib.request.request import Request
 from lessonlib.time.deployment import Deployment, Efficiency
@@ -258,17 +259,36 @@ def _memory(found: Found) -> Section:
 def _levers(found: Found) -> list[Section]:
     batch = _at(found.full.batch)
     parts = [(name, format_percent(share), bound) for name, share, bound in _bindings(found.full)]
-    rows = [(one.name, _times(one.held), _times(one.at_limit)) for one in found.ranked]
+    header = ["lever: GPU time before / after", batch, "full server"]
+    rows = [[one.name, _times(one.held), _times(one.at_limit)] for one in found.ranked]
+    if any(one.typical is not None for one in found.ranked):
+        header += ["typical", "rank"]
+        for row, one in zip(rows, found.ranked, strict=True):
+            row += [_times(one.typical or 0.0), "holds" if one.holds else "moves"]
+    said = [f"{one.name}: {one.published}." for one in found.ranked if one.published]
     return [
         Section("heading", ["What binds, and what would help"]),
         Section("table", [(f"part of the GPU clock, {batch}", "share", "bound by"), *parts]),
-        Section("table", [("lever: GPU time before / after", batch, "at its own limit"), *rows]),
+        Section("table", [header, *rows]),
+        Section("text", [f"Published of the like, times as fast: {' '.join(said)}"] if said else []),
     ]
+
+
+def typical_of(deployment: Deployment) -> Efficiency | None:
+    """The middle of what published measurements reached on such a device; None where the efficiency was given, or the
+    device is not the catalogue's."""
+    given = deployment.efficiency != Efficiency(all_reduce_latency=deployment.efficiency.all_reduce_latency)
+    accelerator = deployment.accelerator
+    known = accelerator.name in accelerator_names() and _same_rates(accelerator, load_accelerator(accelerator.name))
+    return typical_efficiency(accelerator.name).middle if known and not given else None
 
 
 def _trust(found: Found) -> list[Section]:
     deployment, accelerator, batch = found.deployment, found.deployment.accelerator, found.full.batch
-    floor = "Ratios and rankings are surer than seconds: most of what is left out cancels in a ratio."
+    places = [one.holds for one in found.ranked if one.holds is not None]
+    floor = "Ratios and rankings move with the efficiency too: what is left out does not cancel."
+    if places:
+        floor = f"Of {len(places)} levers {sum(places)} keep their place between the floor and typical efficiency."
     heading, table = Section("heading", ["How far to trust it"]), []
     known = accelerator.name in accelerator_names() and _same_rates(accelerator, load_accelerator(accelerator.name))
     if deployment.efficiency != Efficiency(all_reduce_latency=deployment.efficiency.all_reduce_latency):
@@ -283,8 +303,8 @@ def _trust(found: Found) -> list[Section]:
         table = [Section("table", _at_efficiencies(found, typical))]
         guess = " For your batch and devices that is a guess." if batch > 1 or deployment.devices > 1 else ""
         lines = [
-            "The floor is what no engine beats. Eight in ten published values, of one sequence on one device, lie "
-            f"between low and high.{guess} {floor}",
+            "The floor is what no engine beats on these devices, shared out so. Eight in ten published values, of one "
+            f"sequence on one device, lie between low and high.{guess} {floor}",
             typical.provenance,
         ]
     return [heading, *table, Section("text", lines)]
@@ -328,8 +348,8 @@ def _assumptions(found: Found) -> list[Section]:
         )
     lines += [
         f"{count:,} requests, each with its own lengths, none drawn. Times of arrival are not used: "
-        f"{found.full.batch:,} are always under way, none queues. Memory is reserved for prompt + output tokens, as "
-        "long as a request decodes, so long answers weigh more in the mix than in the mean.",
+        f"{found.full.batch:,} are always under way, none queues. Memory is handed out in pages as answers grow, and "
+        "is full on average; long answers are under way longer, and weigh more in the mix than in the mean.",
         f"{peaks_in_words(deployment)}, "
         f"{deployment.accelerator.bandwidth / 1e9:,.5g} GB/s; {deployment.memory_fraction:.0%} of "
         f"{format_bytes(deployment.accelerator.memory)} a device for weights and cache. {deployment.precision}. "

@@ -7,7 +7,8 @@ from lessonlib.face.exercises.exercises import Choice, Number, choice, number
 from lessonlib.facts.own_traffic import OwnTraffic, read_traffic
 from lessonlib.facts.tables import DATA
 from lessonlib.policy.full_server import memory_batch
-from lessonlib.policy.mix import TrafficCost, price, rank_levers
+from lessonlib.policy.mix import TrafficCost, price
+from lessonlib.policy.ranking import rank_levers
 
 
 @cache
