@@ -128,6 +128,6 @@ def test_the_peak_and_bandwidth_are_of_all_devices_times_their_efficiency():
 def test_each_says_what_it_is():
     assert "llama-3.1-8b" in repr(server(devices=2)) and "2 x 'h100-sxm'" in repr(server(devices=2))
     assert "8,030,261,248 parameters" in repr(llama()) and "32 x GQA" in repr(llama())
-    assert "80 GB at 3,350 GB/s" in repr(h100()) and "bf16 989" in repr(h100())
+    assert "85.521 GB (nvidia-smi) at 3,350 GB/s" in repr(h100()) and "bf16 989" in repr(h100())
     assert "no link figure" in repr(device(link=None))
     assert str(Precision("int4")) == "int4: blocks, experts; bf16: head, embedding, other, cache"

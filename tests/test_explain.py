@@ -111,7 +111,7 @@ def test_what_is_added_to_the_roofs_has_rows_of_its_own():
         ({"efficiency": Efficiency(overhead=2e-3)}, "Overhead of a pass: 2.000 ms"),
         ({}, "Precision: bf16 for all parts"),
         ({"dtype": "int4"}, "int4: blocks, experts; bf16: head"),
-        ({"memory_fraction": 0.8}, "Memory: 80% of 1 x 80.00 GB, reserved for prompt + output tokens"),
+        ({"memory_fraction": 0.8}, "Memory: 80% of 1 x 85.52 GB (nvidia-smi), reserved for prompt + output tokens"),
         ({}, "Left out: unfused activations"),
         ({"devices": 4}, "ring all-reduces over 450 GB/s one way, 10.00 µs latency each (assumed)"),
         ({"prefill_chunk": 512}, "Prefill in chunks of 512 tokens"),

@@ -36,7 +36,7 @@ def test_llama_31_8b_as_counts():
     assert llama().cache_bytes(1) == 131_072
     assert server().cache_bytes_per_token == 131_072
     assert shows(pass_cost(server(), new=1).linear.bytes, "15.009849e9")
-    assert (h100().peak("bf16"), h100().bandwidth, h100().memory) == (989e12, 3.35e12, 80e9)
+    assert (h100().peak("bf16"), h100().bandwidth, h100().memory) == (989e12, 3.35e12, 85_520_809_984)
     assert (server().efficiency.mfu, server().efficiency.mbu) == (1, 1)
 
 
@@ -85,7 +85,7 @@ def test_the_cache_makes_the_last_step_slower_than_the_first():
 
 
 def test_memory_limits():
-    assert server().memory_available == pytest.approx(0.9 * 80e9, rel=1e-15)
+    assert server().memory_available == pytest.approx(0.9 * 85_520_809_984, rel=1e-15)
     assert server().largest_batch(sum(CHAT)) == 370
     assert server().largest_batch(sum(REASONING)) == 33
     assert shows(32 / 370, "0.09")  # batch 32 fills 9 % of what a chat server could hold

@@ -120,7 +120,7 @@ def test_09_the_cache_is_sized_by_kv_heads():
 def test_10_rates_and_sizes_are_decimal():
     assert h100().bandwidth == 3350e9 != 3350 * 2**30
     assert h100().peak("bf16") == 989e12 != 989 * 2**40
-    assert h100().memory == 80e9 != 80 * 2**30
+    assert h100().memory == 81_559 * 2**20 != 80 * 2**30
     assert pytest.approx((0.07, 0.10), abs=0.005) == (2**30 / 1e9 - 1, 2**40 / 1e12 - 1)
     assert (format_bytes(1e9), format_bytes(2**30)) == ("1.000 GB", "1.074 GB")
     assert format_flops(2**40) == "1.100 TFLOP"

@@ -51,7 +51,7 @@ def test_a_prefill_is_called_thinner_than_its_line_only_where_it_is():
     costs = {"chat": cost_of(CHAT), "reasoning": cost_of(REASONING)}
     words = words_in(request_bars(costs, "Both"))
     assert [text for text in words if "thinner than this line" in text] == [
-        "prefill 14.7 ms, thinner than this line",
+        "prefill 15.0 ms, thinner than this line",
         "prefill 4.49 ms, thinner than this line",
     ]
     assert "60.6 s, of which decode 99.993 %" in words

@@ -705,7 +705,7 @@ def test_memory_is_reserved_for_prompt_and_output():
 
 
 def test_a_deployment_takes_its_share_of_all_memory():
-    assert Deployment(llama(), h100(), devices=4, memory_fraction=0.5).memory_available == 0.5 * 4 * 80e9
+    assert Deployment(llama(), h100(), devices=4, memory_fraction=0.5).memory_available == 0.5 * 4 * 85_520_809_984
     free = server().memory_available - 2 * 8_030_261_248
     assert server().memory_free == free
 
