@@ -80,7 +80,7 @@ def test_the_dot_is_where_the_best_lever_of_the_limit_takes_over():
     }
     figure = laid_out(lever_curves(server(), REQUESTS, levers, "A title"))
     said = [text.get_text() for axes in figure.axes for text in axes.texts if text.get_text().startswith("from")]
-    assert said == ["from batch 27", "from batch 24", "from batch 166", "from batch 2"]
+    assert said == ["from batch 27", "from batch 24", "from batch 161", "from batch 2"]
     for axes, request in zip(figure.axes, REQUESTS.values(), strict=True):
         cache = next(line for line in axes.lines if line.get_color() == CACHE)
         batches, found = cache.get_data()

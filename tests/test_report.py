@@ -92,7 +92,7 @@ def test_its_numbers_are_the_librarys(report, sample):
 def test_its_verdict_says_phase_clock_and_what_binds(report):
     facts = dict(report.sections[0].lines)
     assert report.sections[0].kind == "facts"
-    assert facts["Phase, by the GPU clock"] == "decode, 93.6 %, 66 at a time."
+    assert facts["Phase, by the GPU clock"] == "decode, 93.5 %, 66 at a time."
     assert facts["Phase, by the request clock"].startswith("decode, 99.7 %, for one alone; decode, 99.9 %, 66 at a ")
     assert facts["What binds"] == "memory, in 'decode: attention', the largest part of the GPU clock: 64.0 %."
     assert "cannot rescue bandwidth" in facts["omega"] and facts["omega"].startswith("2.53")
@@ -104,7 +104,7 @@ def test_its_verdict_says_phase_clock_and_what_binds(report):
 def test_another_verdict_where_prefill_dominates_and_memory_is_large():
     chat = OwnTraffic("chat", np.full(5, 1024), np.full(5, 128), np.zeros(5, int))
     facts = dict(traffic_report(server(), chat).sections[0].lines)
-    assert facts["Phase, by the GPU clock"].startswith("prefill, 66.8 %") and facts["What binds"].startswith("compute")
+    assert facts["Phase, by the GPU clock"].startswith("prefill, 67.2 %") and facts["What binds"].startswith("compute")
     assert "compute bound" in facts["omega"]
 
 
@@ -261,7 +261,7 @@ def test_the_figure_says_the_share_of_each_part(report, sample):
     assert dots.get_xdata().tolist() == sample.prompt.tolist()
     edges = plane.get_xlim(), plane.get_ylim()
     assert edges[0][0] <= sample.prompt.min() and sample.output.max() <= edges[1][1]
-    assert "decode takes 93.6 %" in bars.get_title(loc="left").lower()
+    assert "decode takes 93.5 %" in bars.get_title(loc="left").lower()
     full = report.full
     for i, phase in enumerate((full.prefill, full.decode.linear, full.decode.attention)):
         assert bars.patches[3 + i].get_width() == pytest.approx(100 * phase.seconds / full.seconds)

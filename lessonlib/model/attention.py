@@ -108,6 +108,8 @@ def below(limit: int, cached: Any, new: Any) -> Any:
 
 def spans_up_to(limit: int, cached: Any, new: Any) -> Any:
     """The sum of min(cached + i, limit) over i = 1 .. new: tokens that see all before them, then full spans."""
+    if type(cached) is float and cached >= limit:  # the usual decode step, and the fast one
+        return new * limit
     growing = below(limit, cached, new)
     return growing * cached + growing * (growing + 1) / 2 + (new - growing) * limit
 

@@ -156,12 +156,9 @@ class Deployment(Checked):
         draft_bytes = 0.0 if self.draft_sizes is None else self.draft_sizes.resident_bytes
         put(self, "weight_bytes", self.sizes.resident_bytes + draft_bytes)
         put(self, "memory_available", self.memory_fraction * self.devices * self.accelerator.memory)
-        both = {self.model.name: self.model.max_positions}
-        if draft is not None:
-            both.setdefault(f"its draft {draft.name}", draft.max_positions)
-        limits = {name: most for name, most in both.items() if most is not None}
-        put(self, "max_positions", min(limits.values(), default=None))
-        put(self, "limited_by", min(limits, key=limits.__getitem__, default=self.model.name))
+        most, limited_by = _positions(self.model, draft)
+        put(self, "max_positions", most)
+        put(self, "limited_by", limited_by)
         put(self, "bandwidth", self.devices * self.efficiency.mbu * self.accelerator.bandwidth)
 
     @property
@@ -210,6 +207,15 @@ class Deployment(Checked):
 
     largest_batch = largest_batch
     require_fit = require_fit
+
+
+def _positions(model: Model, draft: Model | DraftHead | None) -> tuple[int | None, str]:
+    """The fewest positions of a model and its draft, None where neither states any; and the name of which they are."""
+    both = {model.name: model.max_positions}
+    if draft is not None:
+        both[f"its draft {draft.name}"] = draft.max_positions
+    limits = {name: most for name, most in both.items() if most is not None}
+    return min(limits.values(), default=None), min(limits, key=limits.__getitem__, default=model.name)
 
 
 def _require_match(draft: Model | DraftHead, model: Model) -> None:

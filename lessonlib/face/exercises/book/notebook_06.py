@@ -1,6 +1,5 @@
 """The exercises of notebook 06_time_it_yourself."""
 
-import math
 from functools import cache
 
 from lessonlib.face.exercises.book.common import CHAT, cost_of, server, smallest_compute_bound_prompt
@@ -13,7 +12,6 @@ from lessonlib.time.deployment import Deployment
 from lessonlib.time.roofline import pass_cost
 
 CPU_CHAT, CPU_REASONING = Request(256, 32), Request(16, 320)  # shaped like chat and reasoning, short enough to wait for
-TWICE_THE_RIDGE = "Close: that is twice the ridge. The LM head is streamed whole too, and works for one token only."
 
 
 @cache
@@ -79,15 +77,13 @@ def compute_bound_prompt_on_a_cpu(answer: Number) -> str:
     than to stream?
 
     - n tokens give each weight 2 n FLOP, for its 4 bytes. The ridge is matmul rate over bandwidth.
-    - About twice the ridge, and a little more: the LM head sees one token only.
+    - Twice the ridge, rounded up. The LM head is a kernel of its own.
     """
     ridge = recorded_machine().peak / recorded_machine().bandwidth
     answer.value = smallest_compute_bound_prompt(recorded_machine())
     answer.slip(smallest_compute_bound_prompt(), "That is the prompt for an H100. This machine has another ridge.")
     answer.slip(ridge, "That is the ridge in FLOP/byte. In float32 a weight of 4 bytes gives 2 FLOP to each token.")
-    answer.slip(2 * ridge, TWICE_THE_RIDGE)
-    answer.slip(math.ceil(2 * ridge), TWICE_THE_RIDGE)
-    return f"The ridge is {ridge:.2f} FLOP/byte, twice that {2 * ridge:.2f}; the head takes it to {answer}."
+    return f"The ridge is {ridge:.2f} FLOP/byte, twice that {2 * ridge:.2f}; the next whole prompt: {answer}."
 
 
 @number("times", tolerance=0.15)
