@@ -46,6 +46,7 @@ def requests(draw, longest=60):
     return Request(prompt, draw(st.integers(1, longest)), draw(st.sampled_from([0, 0, prompt // 2, prompt - 1])))
 
 
+DEPLOYMENTS = st.sampled_from(["tensor", "tensor", "expert"]).flatmap(lambda layout: deployments(layout=layout))
 BATCHES = st.sampled_from([1, 2, 5, 32, 1000])
 
 
@@ -66,7 +67,7 @@ def decode_by_loop(deployment, request, batch):
 
 
 @settings(max_examples=100)
-@given(deployments(), requests(), BATCHES)
+@given(DEPLOYMENTS, requests(), BATCHES)
 def test_the_closed_form_is_the_plain_loop_of_passes(deployment, request, batch):
     cost = request_cost(deployment, request, batch)
     prefill = total(prefill_by_loop(deployment, request, batch))
@@ -81,7 +82,7 @@ def test_the_closed_form_is_the_plain_loop_of_passes(deployment, request, batch)
 
 
 @settings(max_examples=5)
-@given(deployments(), st.sampled_from([(127, 3000), (9_000, 2_500)]), BATCHES)
+@given(DEPLOYMENTS, st.sampled_from([(127, 3000), (9_000, 2_500)]), BATCHES)
 def test_the_closed_form_is_the_plain_loop_over_thousands_of_steps(deployment, tokens, batch):
     request = Request(*tokens)
     decode = request_cost(deployment, request, batch).decode
@@ -89,7 +90,7 @@ def test_the_closed_form_is_the_plain_loop_over_thousands_of_steps(deployment, t
 
 
 @settings(max_examples=25)
-@given(deployments(), requests(), BATCHES, st.integers(1, 40))
+@given(DEPLOYMENTS, requests(), BATCHES, st.integers(1, 40))
 def test_time_never_falls_as_prompt_output_or_batch_grows(deployment, request, batch, more):
     """Cached tokens stay what they are: a longer prompt is more to compute."""
     now = request_cost(deployment, request, batch)
@@ -109,7 +110,7 @@ def replace_request(request, **changes):
 
 
 @settings(max_examples=25)
-@given(deployments(), requests(), BATCHES, st.floats(1.0, 30.0))
+@given(DEPLOYMENTS, requests(), BATCHES, st.floats(1.0, 30.0))
 def test_time_never_rises_with_peak_bandwidth_or_link(deployment, request, batch, factor):
     now = request_cost(deployment, request, batch)
     device = deployment.accelerator
@@ -124,7 +125,7 @@ def test_time_never_rises_with_peak_bandwidth_or_link(deployment, request, batch
 
 
 @settings(max_examples=25)
-@given(deployments(), requests(), BATCHES)
+@given(DEPLOYMENTS, requests(), BATCHES)
 def test_all_rates_doubled_is_exactly_half_the_time(deployment, request, batch):
     device, efficiency = deployment.accelerator, deployment.efficiency
     twice = replace(
@@ -143,14 +144,14 @@ def test_all_rates_doubled_is_exactly_half_the_time(deployment, request, batch):
 
 
 @settings(max_examples=20)
-@given(deployments(), requests())
+@given(DEPLOYMENTS, requests())
 def test_the_two_clocks_agree_at_batch_one(deployment, request):
     cost = request_cost(deployment, request, batch=1)
     assert cost.undisturbed == cost.seconds and cost.ttft == cost.prefill.seconds
 
 
 @settings(max_examples=25)
-@given(deployments(), requests(), BATCHES, st.integers(1, 50))
+@given(DEPLOYMENTS, requests(), BATCHES, st.integers(1, 50))
 def test_cost_is_additive_in_the_output(deployment, request, batch, more):
     """T(n_in, a + b) - T(n_in, a) are the steps in between."""
     short = request_cost(deployment, request, batch)
@@ -167,7 +168,7 @@ CELLS = st.lists(st.tuples(st.integers(1, 70), st.integers(1, 70), st.integers(0
 
 
 @settings(max_examples=25)
-@given(deployments(), CELLS)
+@given(DEPLOYMENTS, CELLS)
 def test_arrays_are_scalars_cell_by_cell(deployment, cells):
     prompts, outputs, cached, batches = np.array(cells).T
     cached = np.minimum(cached, prompts - 1)
@@ -185,7 +186,7 @@ def test_arrays_are_scalars_cell_by_cell(deployment, cells):
 
 
 @settings(max_examples=20)
-@given(deployments(), st.integers(1, 60), st.integers(1, 60), st.integers(1, 9), st.floats(0, 1), st.integers(1, 6))
+@given(DEPLOYMENTS, st.integers(1, 60), st.integers(1, 60), st.integers(1, 9), st.floats(0, 1), st.integers(1, 6))
 def test_speculation_prices_arrays_and_scalars_alike_and_grows_with_the_output(
     deployment, prompt, output, batch, acceptance, drafts
 ):
@@ -225,7 +226,7 @@ def test_weight_bytes_lie_between_those_of_one_token_and_all_and_grow_with_the_t
 
 
 @settings(max_examples=25)
-@given(deployments(), requests(), BATCHES)
+@given(DEPLOYMENTS, requests(), BATCHES)
 def test_the_parts_add_up(deployment, request, batch):
     cost = request_cost(deployment, request, batch)
     for phase in (cost.prefill, cost.decode):
@@ -266,7 +267,7 @@ def test_roofs_add_up_to_the_seconds(deployment, request, batch):
 
 
 @settings(max_examples=25)
-@given(deployments(), st.integers(1, 200), st.integers(1, 40))
+@given(DEPLOYMENTS, st.integers(1, 200), st.integers(1, 40))
 def test_the_largest_batch_fits_and_one_more_does_not(deployment, tokens, wanted):
     needed = deployment.memory_needed(float(tokens), wanted)
     tight = replace(deployment.accelerator, memory=needed / (0.9 * deployment.devices) * (1 + 1e-9))

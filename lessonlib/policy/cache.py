@@ -94,7 +94,8 @@ def step_parts(
     own = Phase(deployment, [step]).attention.seconds + 0 * position  # of constant state alone it is one number
     neighbour = own if together else steady_attention_seconds(deployment, request) + 0 * own
     linear, other = shared_step_seconds(deployment, batch)
-    parts = (part + 0 * own for part in (linear, (batch - 1) * neighbour, own, other))
+    beside = math.ceil(batch / deployment.sizes.replicas) - 1  # on the same device, where each serves its own
+    parts = (part + 0 * own for part in (linear, beside * neighbour, own, other))
     return StepParts(*(float(part) if np.ndim(part) == 0 else part for part in parts))
 
 

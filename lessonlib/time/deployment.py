@@ -15,10 +15,11 @@ from lessonlib.model.model import Model
 from lessonlib.model.precision import BLOCKS, KERNELS, Precision
 from lessonlib.time.accelerator import Accelerator
 from lessonlib.time.memory import largest_batch, require_fit
-from lessonlib.work.layouts import LAYOUTS, TENSOR
+from lessonlib.work.layouts import EXPERT, LAYOUTS, TENSOR
 from lessonlib.work.passes import seats
 from lessonlib.work.sizes import ModelSizes, draft_sizes_of, sizes_of
 
+LATENCIES = {TENSOR: "all_reduce_latency", EXPERT: "all_to_all_latency"}  # of an Efficiency, by layout
 TOKENS, SEQUENCES = rate("tokens", zero=True), rate("sequences", zero=True)
 
 
@@ -110,6 +111,7 @@ class Deployment(Checked):
     prefill_chunk: int | None = None
     speculation: Speculation | None = None
     link_rate: float | None = field(init=False, repr=False, compare=False)  # byte/s of a device, one way
+    collective_latency: float = field(init=False, repr=False, compare=False)  # seconds, whatever is sent
     sizes: ModelSizes = field(init=False, repr=False, compare=False)
     draft_sizes: ModelSizes | None = field(init=False, repr=False, compare=False, default=None)
     dtypes: Mapping[str, str] = field(init=False, repr=False, compare=False)  # of each kernel, what it multiplies in
@@ -135,6 +137,7 @@ class Deployment(Checked):
 
     def complete(self) -> None:
         put = object.__setattr__
+        put(self, "collective_latency", getattr(self.efficiency, LATENCIES[self.layout]))
         put(self, "link_rate", self.accelerator.link if self.link is None else self.link)
         if self.devices > 1 and self.link_rate is None:
             raise InvalidInputError(
@@ -174,12 +177,6 @@ class Deployment(Checked):
     def peak(self) -> float:
         """FLOP/s of the dense linear layers, all devices together; `peaks` has those of the other kernels."""
         return self.peaks[BLOCKS]
-
-    @property
-    def collective_latency(self) -> float:
-        """Seconds of an all-reduce or an all-to-all besides its bytes."""
-        efficiency = self.efficiency
-        return efficiency.all_reduce_latency if self.layout == TENSOR else efficiency.all_to_all_latency
 
     @property
     def memory_free(self) -> float:
