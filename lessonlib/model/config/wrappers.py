@@ -18,7 +18,7 @@ LANGUAGE_PARTS = (
 FLAT = {"qwen2_vl": "qwen2_vl_text", "qwen2_5_vl": "qwen2_5_vl_text"}
 TIES = ("tie_word_embeddings", "tie_embedding", "tie_embeddings", "share_embedding")
 MOST_LEVELS = 4
-TOWER = re.compile(r"^(\w+?)_?(config|cfg)$|^(vision_tower|mm_vision_tower|audio_tower)$")
+TOWER = re.compile(r"^(\w{1,40}?)_?(config|cfg)$|^(vision_tower|mm_vision_tower|audio_tower)$")
 NO_TOWER = re.compile(r"quant|generation|rope|compression|auto_map|eagle|linear_attn|ffn|attn|draft|speculat")
 
 
