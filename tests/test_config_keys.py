@@ -25,6 +25,7 @@ LLAMA = {
     "tie_word_embeddings": False,
 }  # fmt: skip
 PLAIN = 8_030_261_248
+VISION = {"vision_config": {"depth": 2}}
 
 # --- second names ---
 
@@ -303,6 +304,28 @@ def test_a_draft_of_another_kind_is_refused(change):
 def test_what_is_no_draft_is_refused(config):
     with pytest.raises((UnsupportedModelError, InvalidInputError)):
         DraftHead.from_config(config)
+
+
+LONG = "moe_" + "x" * 9000
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{LONG: 8}, {f"eagle_{LONG}": 8}, {"architectures": [f"{LONG}Model"]}, {"architectures": [f"{LONG}ForCausalLM"]},
+     {"architectures": [f"{LONG}Eagle"] * 90}, {"model_type": LONG}, {"rope_scaling": LONG},
+     {"quantization_config": LONG}, {"text_config": LONG}, {f"{LONG}_config": {"a": 1}, "text_config": {LONG: 1}}],
+)  # fmt: skip
+def test_no_long_name_fills_a_page(change):
+    with pytest.raises((UnsupportedModelError, InvalidInputError)) as caught:
+        Model.from_config(LLAMA | change)
+    assert len(str(caught.value)) < 1000
+
+
+def test_what_is_printed_of_a_file_moves_no_cursor():
+    hostile = {"quant_method": "fp8", "ignore": ["\x1b[2J", "a\nb", "y" * 9000]}
+    config = LLAMA | {"quantization_config": hostile, "strange\x1b[2J": 4, "z" * 9000: 1}
+    said = str(Model.from_config({"model_type": "seer", "text_config": config, "\x1b_config": {"a": 1}, **VISION}))
+    assert len(said) < 1000 and all(line.isprintable() for line in said.splitlines()) and len(said.splitlines()) == 4
 
 
 # --- own files and own layouts ---

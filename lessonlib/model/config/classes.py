@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from lessonlib.base.errors import InvalidInputError, UnsupportedModelError, shown
+from lessonlib.base.text import one_line
 from lessonlib.model.config.families import FAMILIES
 from lessonlib.model.config.family import Family
 
@@ -55,9 +56,10 @@ def refuse_other_heads(config: dict[str, Any], wrapper: bool = False) -> None:
     betrayed = [key for key, value in config.items() if DRAFT_KEYS.match(key) and value not in (None, False)]
     drafts = [name for name in [*names, kind] if isinstance(name, str) and DRAFT.search(name)]
     if drafts or betrayed:
+        signs = ", ".join(one_line(name, 80) for name in [*drafts, *betrayed][:4])
         raise UnsupportedModelError(
-            f"config is that of a draft head ({', '.join([*drafts, *betrayed])}), which proposes tokens for a target "
-            "model and shares its embedding: read the target's config.json as the model. DraftHead.from_config(config) "
+            f"config is that of a draft head ({signs}), which proposes tokens for a target model and shares "
+            "its embedding: read the target's config.json as the model. DraftHead.from_config(config) "
             "reads an EAGLE-3 head, for Speculation(draft=...)."
         )
     for name in names:

@@ -39,7 +39,8 @@ def eagle3_sizes(config: Any) -> dict[str, Any]:
         raise UnsupportedModelError(
             f"config of an EAGLE-3 head with {layers} layers, "
             f"{'no' if plain else 'some'} biases, target_hidden_size {shown(config.get('target_hidden_size'))} and "
-            f"{', '.join(unread) or 'nothing'} unread; only one layer of its target's width without biases is read."
+            f"{', '.join(map(shown, unread[:4])) or 'nothing'} unread; only one layer of its target's width "
+            "without biases is read."
         )
     drafts = Keys({"vocab_size": vocabulary}, keys.owner, FAMILIES["llama"], False)
     return {

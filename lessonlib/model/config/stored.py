@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lessonlib.base.errors import InvalidInputError, UnsupportedModelError, shown
+from lessonlib.base.text import one_line
 from lessonlib.model.config.wrappers import language_part
 
 PLAIN = {
@@ -54,7 +55,8 @@ def stored_as(config: dict[str, Any]) -> tuple[dict[str, Any], str]:
     if _holds_8_bit_cache(quantisation):
         fields["cache"] = "fp8"
     more = f" and {len(names) - MOST_MODULES} more" if len(names) > MOST_MODULES else ""
-    kept = f"; not converted: {', '.join(names[:MOST_MODULES])}{more}" if names else ""
+    some = ", ".join(one_line(name, 40) for name in names[:MOST_MODULES])
+    kept = f"; not converted: {some}{more}" if names else ""
     call = ", ".join(f'{name}="{value}"' for name, value in fields.items())
     return fields, f"in {dtype}, by the method {method}{kept}; the rest in {plain}: Precision({call})"
 

@@ -65,9 +65,9 @@ def _is_harmless(keys: Keys, known: dict[str, Any], key: str, value: Any) -> boo
 
 
 def _refusal(keys: Keys, refused: list[str]) -> UnsupportedModelError:
-    pairs = [f"{key!r} is {shown(keys.config[key])}" for key in refused[:MOST_NAMED]]
+    pairs = [f"{shown(key)} is {shown(keys.config[key])}" for key in refused[:MOST_NAMED]]
     if sum(map(len, pairs)) > 600:  # the names are what counts: all of them, and no values
-        pairs = [repr(key) for key in refused[:MOST_NAMED]]
+        pairs = [shown(key) for key in refused[:MOST_NAMED]]
     more = f" and {len(refused) - MOST_NAMED} more" if len(refused) > MOST_NAMED else ""
     one = len(refused) == 1
     return UnsupportedModelError(

@@ -18,7 +18,7 @@ LANGUAGE_PARTS = (
 FLAT = {"qwen2_vl": "qwen2_vl_text", "qwen2_5_vl": "qwen2_5_vl_text"}
 TIES = ("tie_word_embeddings", "tie_embedding", "tie_embeddings", "share_embedding")
 MOST_LEVELS = 4
-TOWER = re.compile(r"^(\w+?)_?(config|cfg)$|^(vision_tower|mm_vision_tower|audio_tower)$")
+TOWER = re.compile(r"^(\w{1,40}?)_?(config|cfg)$|^(vision_tower|mm_vision_tower|audio_tower)$")
 NO_TOWER = re.compile(r"quant|generation|rope|compression|auto_map|eagle|linear_attn|ffn|attn|draft|speculat")
 
 
@@ -95,7 +95,7 @@ def _towers(config: dict[str, Any], part: str) -> list[str]:
 def _tie(levels: list[dict[str, Any]]) -> bool | None:
     """Whether the head is the embedding, as the levels say it; None where none does."""
     said = [(key, level[key]) for level in levels for key in TIES if level.get(key) is not None]
-    if any(value != said[0][1] for _, value in said):
+    if any(value is not said[0][1] for _, value in said):
         names = " and ".join(sorted({repr(key) for key, _ in said}))
         raise UnsupportedModelError(
             f"config: {names} does not say in all places the same, so it is not known whether the head is stored or is "
