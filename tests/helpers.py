@@ -290,6 +290,7 @@ def deployments(draw, **fixed):
     )
     choices = {
         "devices": st.sampled_from([1, 2, 8]),
+        "layout": st.sampled_from(["tensor", "tensor", "expert"]),
         "prefill_chunk": st.sampled_from([None, 1, 3, 64]),
         "efficiency": st.builds(
             Efficiency,

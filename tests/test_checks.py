@@ -40,10 +40,11 @@ from lessonlib.facts.own_traffic import OwnTraffic
 from lessonlib.facts.workloads import load_workload
 from lessonlib.measured.published import points
 from lessonlib.measured.timing.server_client import Limits
-from lessonlib.model.attention import GroupedQueryAttention, MultiHeadLatentAttention
+from lessonlib.model.attention import ChunkedAttention, GroupedQueryAttention, MultiHeadLatentAttention
 from lessonlib.model.draft import DraftHead
 from lessonlib.model.feedforward import DenseFeedForward, MixtureOfExperts
 from lessonlib.model.precision import Precision
+from lessonlib.model.sparse import Indexer, SparseLatentAttention
 from lessonlib.model.state import ConstantState, GatedDeltaNet, KimiDeltaAttention, Mamba1, Mamba2, ShortConvolution
 from lessonlib.policy.serving.traffic import Traffic
 from lessonlib.request.lengths import LengthQuantiles
@@ -71,6 +72,9 @@ EXAMPLES: dict[type, Any] = {  # of what rules ask for, and of what has rules
         LengthQuantiles((0.5, 1), (10, 20)),
         GroupedQueryAttention(width=8, heads=4, kv_heads=2, head_dim=2),
         MultiHeadLatentAttention(width=8, heads=4, kv_rank=4, nope_dim=2, rope_dim=2, value_dim=2),
+        ChunkedAttention(width=8, heads=4, kv_heads=2, head_dim=2, chunk=4),
+        Indexer(width=8, heads=4, key_dim=2, query_rank=4),
+        SparseLatentAttention(width=8, heads=4, kv_rank=4, nope_dim=2, rope_dim=2, value_dim=2, top_k=3),
         ConstantState(width=8, conv_kernel=2),
         GatedDeltaNet(width=8, key_heads=2, value_heads=2, key_dim=2, value_dim=2, conv_kernel=2),
         KimiDeltaAttention(width=8, heads=4, head_dim=2, conv_kernel=2),

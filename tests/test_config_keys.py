@@ -14,6 +14,7 @@ from lessonlib.base.errors import InvalidInputError, LessonError, UnsupportedMod
 from lessonlib.facts.catalogue import load_model, model_config
 from lessonlib.facts.own_model import own_model
 from lessonlib.model.config.stored import METHODS, stored_as
+from lessonlib.model.draft import DraftHead
 from lessonlib.model.model import Model
 from lessonlib.model.precision import Precision
 
@@ -261,6 +262,47 @@ def test_a_way_to_store_that_cannot_be_meant(quantisation):
 def test_names_of_modules_are_never_run():
     hostile = {"quant_method": "fp8", "ignore": ["re:(a+)+$", "re:[", "a" * 100_000, "re:(?P<x"]}
     assert Precision.from_config({"quantization_config": hostile}) == Precision("fp8")
+
+
+# --- draft heads ---
+
+EAGLE = LLAMA | {
+    "num_hidden_layers": 1, "architectures": ["LlamaForCausalLMEagle3"], "draft_vocab_size": 32_000,
+    "max_position_embeddings": 2048,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("change", [{}, {"architectures": ["LlamaForCausalLM"]}, {"architectures": None},
+                                    {"eagle_config": {"use_aux_hidden_state": True}, "target_hidden_size": 4096},
+                                    {"tie_word_embeddings": True, "num_hidden_layers": 1}])  # fmt: skip
+def test_an_eagle_3_head_is_read_as_a_draft_and_never_as_a_model(change):
+    """fc of three hidden states, q, k and v over 2 h, o, the feed-forward, four norms, and a head of 32,000."""
+    h, kv, inner = 4096, 1024, 14_336
+    head = DraftHead.from_config(EAGLE | change)
+    assert head.parameters == 424_689_664
+    assert head.parameters == 3 * h * h + 2 * h * (h + 2 * kv) + h * h + 3 * h * inner + 4 * h + 32_000 * h
+    assert head.max_positions == 2048 and not head.shares_head
+    message = refuses(lambda: Model.from_config(EAGLE | change), "draft head", "DraftHead.from_config",
+                      kind=UnsupportedModelError)  # fmt: skip
+    assert "draft_vocab_size" in message
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"num_hidden_layers": 2}, {"attention_bias": True}, {"target_hidden_size": 8192}, {"medusa_num_heads": 3},
+     {"num_experts": 8}, {"model_type": "qwen2"}, {"model_type": []}, {"draft_vocab_size": "many"},
+     {"draft_vocab_size": -1}, {"hidden_size": None}, {"draft_vocab_size": None, "architectures": None},
+     {"architectures": [5]}, {"strange_streams": 4}],
+)  # fmt: skip
+def test_a_draft_of_another_kind_is_refused(change):
+    with pytest.raises((UnsupportedModelError, InvalidInputError)):
+        DraftHead.from_config(EAGLE | change)
+
+
+@pytest.mark.parametrize("config", [None, [], {1: 2}, {}, LLAMA])
+def test_what_is_no_draft_is_refused(config):
+    with pytest.raises((UnsupportedModelError, InvalidInputError)):
+        DraftHead.from_config(config)
 
 
 # --- own files and own layouts ---

@@ -121,7 +121,7 @@ def test_what_is_added_to_the_roofs_has_rows_of_its_own():
         ),
         ({"speculation": Speculation(4, 0.7, gqa_model())}, "draft toy, whose own prefill is in the prefill"),
         ({"model": mixtral_8x7b(), "accelerator": device()}, "uniform routing"),
-        ({"model": qwen3_next(), "accelerator": device()}, "Constant state: fp32, read and written whole"),
+        ({"model": qwen3_next(), "accelerator": device()}, "Constant state: bf16 (the dtype of its numbers)"),
         ({"model": deepseek_v3(), "accelerator": device()}, "MLA: absorbed in decode, expanded for a prompt"),
     ],
 )

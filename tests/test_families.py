@@ -5,6 +5,7 @@ tests/data/README.md says where the configs and their counts come from.
 
 import json
 import re
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -19,7 +20,9 @@ from lessonlib.model.config.families import FAMILIES, dense, experts, inside, la
 from lessonlib.model.config.family import COMMON
 from lessonlib.model.config.keys import Keys
 from lessonlib.model.config.reader import read_config_as_model, read_fields
+from lessonlib.model.draft import DraftHead
 from lessonlib.model.model import Model
+from lessonlib.model.precision import Precision
 from lessonlib.model.state import ConstantState
 
 HERE = Path(__file__).parent
@@ -601,22 +604,37 @@ def test_no_value_raises_anything_but_our_errors(data):
     for _ in range(data.draw(st.integers(1, 3))):
         key = data.draw(st.sampled_from(sorted(config)) | st.sampled_from(SOME_KEYS))
         config[key] = data.draw(values)
-    try:
-        model = Model.from_config(config)
-    except LessonError:
-        return
-    assert model.parameters > 0
+    for reads in (Precision.from_config, DraftHead.from_config, Model.from_config):
+        with suppress(UnsupportedModelError, InvalidInputError):
+            made = reads(config)
+            assert reads is not Model.from_config or made.parameters > 0
 
 
 def test_deep_nesting_and_endless_numbers_are_no_crash():
     with pytest.raises(InvalidInputError, match="hidden_size"):
         Model.from_config({**LLAMA, "hidden_size": 10**5000})
     deep = []
+    for key in (
+        "model_type",
+        "architectures",
+        "quantization_config",
+        "rope_scaling",
+        "draft_vocab_size",
+        "torch_dtype",
+    ):
+        for value in (10**5000, {"quant_method": 10**5000, "type": 10**5000, "factor": 10**5000}):
+            for reads in (Precision.from_config, DraftHead.from_config, Model.from_config):
+                with suppress(UnsupportedModelError, InvalidInputError):
+                    reads({**LLAMA, key: value})
     for _ in range(100_000):
         deep = [deep]
-    for key in ("hidden_size", "layer_types", "text_config", "num_experts", "model_type"):
+    for key in ("hidden_size", "layer_types", "text_config", "num_experts", "model_type", "quantization_config"):
         with pytest.raises(LessonError):
             Model.from_config({**LLAMA, key: deep})
+        with suppress(UnsupportedModelError, InvalidInputError):
+            DraftHead.from_config({**LLAMA, "draft_vocab_size": 32_000, "num_hidden_layers": 1, key: deep})
+    with pytest.raises(LessonError):
+        Precision.from_config({**LLAMA, "quantization_config": {"quant_method": deep}})
 
 
 def stated_at_least(name):

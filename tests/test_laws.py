@@ -52,9 +52,12 @@ BATCHES = st.sampled_from([1, 2, 5, 32, 1000])
 def prefill_by_loop(deployment, request, batch):
     size = deployment.prefill_chunk or request.prompt
     starts = range(request.cached, request.prompt, size)
-    for start in starts:
-        end = min(start + size, request.prompt)
-        yield pass_cost(deployment, end - start, start, batch, logits=int(end == request.prompt))
+    most = deployment.devices if deployment.layout == "expert" else batch  # prompts of a pass: one a device
+    for first in range(0, batch, most):
+        for start in starts:
+            end = min(start + size, request.prompt)
+            together = min(most, batch - first)
+            yield pass_cost(deployment, end - start, start, together, logits=int(end == request.prompt))
 
 
 def decode_by_loop(deployment, request, batch):
@@ -130,7 +133,8 @@ def test_all_rates_doubled_is_exactly_half_the_time(deployment, request, batch):
         bandwidth=2 * device.bandwidth,
         link=2 * device.link,
     )
-    half = replace(efficiency, overhead=efficiency.overhead / 2, all_reduce_latency=efficiency.all_reduce_latency / 2)
+    waits = ("overhead", "all_reduce_latency", "all_to_all_latency")
+    half = replace(efficiency, **{name: getattr(efficiency, name) / 2 for name in waits})
     now = request_cost(deployment, request, batch)
     then = request_cost(replace(deployment, accelerator=twice, efficiency=half), request, batch)
     for name in ("seconds", "undisturbed", "ttft"):

@@ -276,7 +276,7 @@ def test_one_precision_for_all_parts_halves_gpt_oss():
 def test_constant_state_is_not_free():
     deployment = server(qwen3_next(), device())
     step = pass_cost(deployment, 1, 1000, batch=8)
-    assert step.state_bytes > 8 * 150.9e6
+    assert step.state_bytes > 8 * 150.9e6 / 2  # in bf16
     assert step.attention.bytes == step.cache_read + step.cache_write + step.state_bytes
     held = deployment.memory_needed(1.0, 8) - deployment.weight_bytes
     assert held == pytest.approx(8 * (qwen3_next().state_bytes() + qwen3_next().cache_bytes(1)), rel=1e-12)

@@ -11,6 +11,7 @@ from helpers import h100, llama, refuses, server
 import sample_traffic
 from lessonlib.base.errors import DoesNotFitError, InvalidInputError
 from lessonlib.base.files import Upload
+from lessonlib.face.report.report import traffic_report
 from lessonlib.face.widgets.choosers import choose_model, choose_traffic, in_words, serve
 from lessonlib.facts.catalogue import model_config
 from lessonlib.facts.own_model import own_model
@@ -113,6 +114,21 @@ def test_a_model_has_the_name_that_its_file_gives_it(tmp_path):
     assert own_model(Upload(named.encode(), "tiny.json")).name == "tiny-llama"
     other = json.dumps(CONFIG | {"model_type": "other"})
     assert own_model(Upload(other.encode(), "x.json"), like="llama").parameters == llama().parameters
+
+
+def test_what_a_model_leaves_out_is_said_where_its_file_is_read(capsys):
+    quantised = {"quant_method": "awq", "bits": 4}
+    text = {key: value for key, value in CONFIG.items() if key != "architectures"} | {"strange": 4}
+    wrapper = {"model_type": "seer", "text_config": text, "vision_config": {"depth": 2}}
+    chooser = choose_model()
+    upload(chooser, json.dumps(wrapper | {"quantization_config": quantised}), "mine.json")
+    capsys.readouterr()
+    chooser.take()
+    for said in (capsys.readouterr().out, chooser.said.value.replace("&#x27;", "'").replace("&quot;", '"')):
+        assert "Left out: vision tower (vision_config)." in said and "Keys not read: 'strange'." in said
+        assert 'Stored in int4, by the method awq; the rest in bf16: Precision(blocks="int4").' in said
+    lines = traffic_report(server(chooser.value), read_traffic(HEAD + "100,200\n")).markdown("x.png")
+    assert "vision tower" in lines and "strange" in lines and "awq" in lines
 
 
 def test_control_characters_of_a_name_move_no_cursor(capsys):

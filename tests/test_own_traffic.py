@@ -213,7 +213,7 @@ def test_the_sample_is_what_its_tool_draws_and_follows_the_published_quantiles()
 
 def test_a_config_may_be_uploaded():
     assert read_config(b'{"model_type": "llama"}') == {"model_type": "llama"}
-    for content, says in ((b"\xff", "UTF-8"), (b"[1]", "a list"), (b"{", "not JSON"), (b" " * 2**21, "over")):
+    for content, says in ((b"\xff", "UTF-8"), (b"[1]", "a list"), (b"{", "not JSON"), (b" " * 2**25, "over")):
         with pytest.raises(InvalidInputError, match="'upload'") as error:
             read_config(content)
         assert says in str(error.value)

@@ -42,6 +42,7 @@ DELTA = GatedDeltaNet(width=W, key_heads=2, value_heads=4, key_dim=8, value_dim=
 DENSE = DenseFeedForward(width=W, inner=96)
 PLAIN = DenseFeedForward(width=W, inner=50, gated=False)
 MOE = MixtureOfExperts(width=W, experts=8, experts_per_token=2, expert_inner=16, shared_inner=24, shared_gate=True)
+ALL_PEAKS = {"bf16": 989e12, "fp32": 67e12, "fp8": 1979e12}
 MIXED = assembled("mixed", W, V, ((2, GQA, DENSE), (3, SLIDING, PLAIN), (2, MLA, MOE), (2, DELTA, MOE)))
 
 
@@ -300,13 +301,24 @@ def test_deepseek_v3_by_its_own_sizes():
         (ShortConvolution(width=W, conv_kernel=3), (0,), (W, 2), 4),
     ],
 )
-@pytest.mark.parametrize("precision, of_convolution", [(Precision("bf16"), 2), (Precision("bf16", compute="fp8"), 1)])
+@pytest.mark.parametrize(
+    "precision, stated, of_state, of_convolution",
+    [
+        (Precision("bf16"), None, 2, 2),  # the config does not say, so as the model computes
+        (Precision("fp32"), None, 4, 4),
+        (Precision("bf16", compute="fp8"), None, 2, 1),
+        (Precision("bf16"), "fp32", 4, 2),  # the config says
+        (Precision("bf16", state="fp16"), "fp32", 2, 2),  # and is overruled
+        (Precision("int4", state="fp32"), None, 4, 2),
+    ],
+)
 def test_constant_state_is_read_and_written_once_a_pass(
-    mixer, state_shape, convolution_shape, flops_an_element, precision, of_convolution
+    mixer, state_shape, convolution_shape, flops_an_element, precision, stated, of_state, of_convolution
 ):
-    deployment = server(assembled("toy", W, V, ((3, mixer, DENSE),)), dtype=precision)
+    mixer = replace(mixer, state_dtype=stated)
+    deployment = server(assembled("toy", W, V, ((3, mixer, DENSE),)), device(peaks=ALL_PEAKS), dtype=precision)
     elements = sum(1 for _ in itertools.product(*map(range, state_shape)))
-    held = 3 * (4 * elements + of_convolution * math.prod(convolution_shape))
+    held = 3 * (of_state * elements + of_convolution * math.prod(convolution_shape))
     for new, cached, batch in ((1, 0, 1), (1, 10_000, 2), (50, 7, 2)):
         cost = pass_cost(deployment, new, cached, batch)
         assert cost.state_bytes == cost.attention.bytes == 2 * batch * held
@@ -350,7 +362,7 @@ def plain_pass(model, new, cached, batch, logits=1, efficiency=None, of=ROOF):
             state = mixer.value_heads * mixer.key_dim * mixer.value_dim
             channels = 2 * mixer.key_heads * mixer.key_dim + mixer.value_heads * mixer.value_dim
             kind[0] += 6 * state * new * batch
-            kind[1] += 2 * batch * (4 * state + 2 * channels * (mixer.conv_kernel - 1))
+            kind[1] += 2 * batch * (2 * state + 2 * channels * (mixer.conv_kernel - 1))
             continue
         if isinstance(mixer, MultiHeadLatentAttention):
             sizes = (mixer.heads, mixer.kv_rank)
@@ -479,7 +491,10 @@ def test_kv_heads_are_copied_beyond_their_number(devices, copies):
     assert step.attention.flops == alone.attention.flops
     assert step.attention.seconds == pytest.approx(alone.attention.seconds * copies / devices, rel=1e-13)
     assert deployment.sequence_bytes(1000.0) == copies * server().sequence_bytes(1000.0)
-    assert deployment.weight_bytes == server().weight_bytes
+    copied = 32 * (kv_heads - 8) * 2 * 128 * 4096 * 2  # W_k and W_v go with their heads
+    assert deployment.weight_bytes == server().weight_bytes + copied
+    assert step.linear.weights == alone.linear.weights + copied
+    assert step.linear.flops == alone.linear.flops + 4 * copied
 
 
 def test_the_latent_of_mla_lies_on_every_device():
@@ -634,9 +649,9 @@ def test_bits_that_cannot_be_meant_are_refused():
 @pytest.mark.parametrize("dtype", ["bf16", "fp8", "int4", "fp16"])
 def test_an_all_reduce_sends_two_bytes_a_number_whatever_the_weights_are_stored_in(dtype):
     deployment = server(gqa_model(layers=3, heads=8, kv_heads=4), CHIP, dtype, devices=2)
-    assert deployment.sizes.all_reduce_bytes == 2 * 3 * 2 * (2 - 1) / 2 * W * 2
+    assert deployment.sizes.collective_bytes == 2 * 3 * 2 * (2 - 1) / 2 * W * 2
     told = server(gqa_model(layers=3, heads=8, kv_heads=4), CHIP, Precision(dtype, compute="fp8"), devices=2)
-    assert told.sizes.all_reduce_bytes == deployment.sizes.all_reduce_bytes
+    assert told.sizes.collective_bytes == deployment.sizes.collective_bytes
 
 
 # Speculation

@@ -53,7 +53,7 @@ def test_the_wrapper_alone_says_that_the_embedding_is_the_head(key):
     assert Model.from_config({"model_type": "seer", "text_config": LLAMA, key: None, **VISION}).parameters == PLAIN
     text = LLAMA | {"tie_word_embeddings": True}
     assert Model.from_config({"text_config": text, key: True}).parameters == TIED
-    assert PLAIN - TIED == TABLE + 8192 - 8192
+    assert PLAIN - TIED == TABLE
     with pytest.raises(UnsupportedModelError, match="tie_word_embeddings"):
         Model.from_config({"model_type": "seer", "text_config": text, key: False})
 
@@ -89,6 +89,38 @@ def test_each_level_must_be_meant():
 def test_what_is_no_language_model_is_refused_inside_a_wrapper_too(change, why):
     with pytest.raises(UnsupportedModelError, match=why):
         Model.from_config({"model_type": "seer", "text_config": LLAMA, **VISION, **change})
+
+
+GEMMA = {"model_type": "gemma3", "architectures": ["Gemma3ForConditionalGeneration"], **VISION}
+MISTRAL = {"model_type": "mistral3", "architectures": ["Mistral3ForConditionalGeneration"], **VISION}
+PUBLISHED = {  # the keys of the released files; counts of their text classes by transformers 5.24
+    "Gemma 3 4B": (GEMMA | {"text_config": {
+        "hidden_size": 2560, "intermediate_size": 10_240, "model_type": "gemma3_text", "num_hidden_layers": 34,
+        "rope_scaling": {"factor": 8.0, "rope_type": "linear"}, "sliding_window": 1024}}, 3_880_263_168, 131_072),
+    "Gemma 3 27B": (GEMMA | {"text_config": {
+        "head_dim": 128, "hidden_size": 5376, "intermediate_size": 21_504, "model_type": "gemma3_text",
+        "num_attention_heads": 32, "num_hidden_layers": 62, "num_key_value_heads": 16, "query_pre_attn_scalar": 168,
+        "rope_scaling": {"factor": 8.0, "rope_type": "linear"}, "sliding_window": 1024}}, 27_009_346_304, 131_072),
+    "Mistral Small 3.1 24B": (MISTRAL | {"text_config": {
+        "attention_dropout": 0.0, "head_dim": 128, "hidden_act": "silu", "hidden_size": 5120,
+        "initializer_range": 0.02, "intermediate_size": 32_768, "max_position_embeddings": 131_072,
+        "model_type": "mistral", "num_attention_heads": 32, "num_hidden_layers": 40, "num_key_value_heads": 8,
+        "rms_norm_eps": 1e-05, "rope_theta": 1e9, "sliding_window": None, "use_cache": True, "vocab_size": 131_072},
+        "image_token_index": 10, "multimodal_projector_bias": False, "vision_feature_layer": -1},
+        23_572_403_200, 131_072),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("config", "parameters", "positions"), PUBLISHED.values(), ids=PUBLISHED)
+def test_wrappers_as_they_are_published(config, parameters, positions):
+    model = Model.from_config(config)
+    assert (model.parameters, model.max_positions) == (parameters, positions)
+    assert model.left_out == ("vision tower (vision_config)",) and model.keys_not_read == ()
+
+
+def test_a_wrapper_named_like_a_method_of_drafting_is_no_draft():
+    names = {"model_type": "eagle_2_5_vl", "architectures": ["Eagle2_5_VLForConditionalGeneration"]}
+    assert Model.from_config(names | {"text_config": LLAMA} | VISION).parameters == PLAIN
 
 
 def test_a_wrapper_that_states_its_sizes_beside_its_towers():

@@ -7,25 +7,26 @@ import math
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 
 def minimum(one: Any, other: Any) -> Any:
     """The smaller of two, cell by cell."""
-    if type(one) is np.ndarray or type(other) is np.ndarray:
+    if type(one) is ndarray or type(other) is ndarray:
         return np.minimum(one, other)
     return one if one <= other else other
 
 
 def maximum(one: Any, other: Any) -> Any:
     """The larger of two, cell by cell."""
-    if type(one) is np.ndarray or type(other) is np.ndarray:
+    if type(one) is ndarray or type(other) is ndarray:
         return np.maximum(one, other)
     return one if one >= other else other
 
 
 def where(condition: Any, yes: Any, no: Any) -> Any:
     """`yes` where the condition holds, `no` elsewhere."""
-    if isinstance(condition, np.ndarray):
+    if type(condition) is ndarray:
         return np.where(condition, yes, no)
     return yes if condition else no
 
@@ -39,9 +40,9 @@ def ratio(over: Any, under: Any) -> Any:
 
 def floor(value: Any) -> Any:
     """The largest whole number that is not above the value."""
-    return np.floor(value) if isinstance(value, np.ndarray) else math.floor(value)
+    return np.floor(value) if type(value) is ndarray else math.floor(value)
 
 
 def expm1(value: Any) -> Any:
     """exp(value) - 1, exact near 0."""
-    return np.expm1(value) if isinstance(value, np.ndarray) else math.expm1(value)
+    return np.expm1(value) if type(value) is ndarray else math.expm1(value)

@@ -81,7 +81,7 @@ def _deployment(
     precision = Precision(
         blocks, experts=weights, head=head, embedding=embedding, cache=cache_dtype or plain, compute=compute
     )
-    return Deployment(load_model(model), device, precision, devices, Efficiency(all_reduce_latency=0.0))
+    return Deployment(load_model(model), device, precision, devices, efficiency=Efficiency(all_reduce_latency=0.0))
 
 
 @checked(row=ROW)
@@ -147,7 +147,7 @@ def _point_of(row: Measurement) -> MeasuredTime:
         compute=tuple(compute),
         memory=tuple(memory),
         communication=float(done.communication),
-        all_reduces=float(done.passes * deployment.sizes.all_reduces),
+        all_reduces=float(done.passes * deployment.sizes.collectives),
         passes=float(done.passes),
     )
 

@@ -12,7 +12,8 @@ Each kind is a small frozen dataclass that answers the same questions, for one l
     pair_flops        FLOP for one (query, key) pair on cached tokens
     fresh_pair_flops  the same when nothing is cached (it differs for MLA only)
     expand_flops      FLOP to re-project one cached token, where that is a choice (MLA only)
-    state_elements    numbers of constant state, fp32 as engines keep it; conv_elements in the compute dtype
+    copied_weights    matrix weights that tensor parallelism holds more than once
+    state_elements    numbers of constant state; conv_elements those of its convolution, in the compute dtype
     token_flops       FLOP for one token that do not depend on its context (constant state only)
     in_turn           what runs one after another in such a layer, each under a roof of its own: most often itself alone
     stretches         decode steps cut where FLOPs and bytes of a step change their proportion: most often not at all
@@ -24,7 +25,7 @@ Sources: Vaswani et al. 2017 (arXiv 1706.03762) for attention; Ainslie et al. 20
 """
 
 # A kind derives what the base gives as a plain zero; nobody can write to either, for the classes are frozen.
-# mypy: disable-error-code="override"
+# mypy: disable-error-code="override,assignment"
 
 import math
 from dataclasses import dataclass
@@ -41,10 +42,15 @@ class Mixer(Part):
 
     heads: int
     label: str  # a few words for tables and figures, such as "GQA, window 128"
+    note: str = ""  # what its law takes for granted, a sentence
 
     cache_elements = pair_flops = expand_flops = state_elements = conv_elements = token_flops = 0
     # Infinity: a sequence never stops growing. None: the law has another form, and is known by asking alone.
     fills_at: float | None = None
+    copied_whole = False  # whether each device of a tensor-parallel group does all of its work
+    cache_part = "cache"  # the part of a Precision that says the dtype of what is cached
+    state_dtype: str | None = None  # of the constant state, where the model's config says it
+    period: int | None = None  # tokens after which its law begins anew
 
     @property
     def in_turn(self) -> "tuple[Mixer, ...]":
@@ -90,6 +96,23 @@ class Mixer(Part):
             raise wrong(self.owner, "devices", devices, f"a number that divides its {self.heads} heads")
         return 1.0
 
+    def copied_weights(self, devices: int) -> float:
+        """Matrix weights that a tensor-parallel group of `devices` holds beyond one copy of each."""
+        return 0.0
+
+
+def below(limit: int, cached: Any, new: Any) -> Any:
+    """How many of `new` tokens after `cached` ones have a span below or at `limit` because no more tokens are there."""
+    return minimum(maximum(floor(limit - cached), 0.0), new)
+
+
+def spans_up_to(limit: int, cached: Any, new: Any) -> Any:
+    """The sum of min(cached + i, limit) over i = 1 .. new: tokens that see all before them, then full spans."""
+    if type(cached) is float and cached >= limit:  # the usual decode step, and the fast one
+        return new * limit
+    growing = below(limit, cached, new)
+    return growing * cached + growing * (growing + 1) / 2 + (new - growing) * limit
+
 
 @dataclass(frozen=True, kw_only=True)
 class GroupedQueryAttention(Mixer):
@@ -120,11 +143,7 @@ class GroupedQueryAttention(Mixer):
         return kind if self.window is None else f"{kind}, window {self.window:,}"
 
     def span_sum(self, cached: Any, new: Any) -> Any:
-        """With a window, the sum of min(cached + i, window): tokens that see all before them, then full windows."""
-        if self.window is None:
-            return super().span_sum(cached, new)
-        growing = minimum(maximum(floor(self.window - cached), 0.0), new)
-        return growing * cached + growing * (growing + 1) / 2 + (new - growing) * self.window
+        return super().span_sum(cached, new) if self.window is None else spans_up_to(self.window, cached, new)
 
     def read(self, cached: Any, new: Any) -> Any:
         return cached if self.window is None else minimum(cached, self.window - 1.0)
@@ -159,6 +178,56 @@ class GroupedQueryAttention(Mixer):
             expected = f"a number that divides its {self.kv_heads} KV heads, or a multiple of them"
             raise wrong(self.owner, "devices", devices, expected)
         return max(1.0, devices / self.kv_heads)
+
+    def copied_weights(self, devices: int) -> float:
+        """W_k and W_v of the KV heads that several devices have."""
+        return (self.cache_copies(devices) - 1) * self.width * self.cache_elements
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChunkedAttention(GroupedQueryAttention):
+    """Attention within chunks of `chunk` tokens (Llama 4): each chunk begins anew, so the span is a sawtooth.
+
+        span(p) = ((p - 1) mod chunk) + 1, so a step reads c mod chunk cached tokens
+
+    Memory is that of a full chunk: what a chunk leaves at its end is kept for the next one.
+    """
+
+    chunk: int
+
+    fills_at = None
+
+    @property
+    def period(self) -> int:
+        return self.chunk
+
+    def complete(self) -> None:
+        super().complete()
+        if self.window is not None:
+            raise wrong(self.owner, "window", self.window, "None: a chunked layer has no sliding window")
+
+    @cached_property
+    def label(self) -> str:
+        return f"{super().label}, chunk {self.chunk:,}"
+
+    @property
+    def note(self) -> str:
+        return (
+            f"Chunked attention: a token attends within its chunk of {self.chunk:,}; memory is that of a whole chunk."
+        )
+
+    def span_sum(self, cached: Any, new: Any) -> Any:
+        """From the chunk's beginning on: whole chunks and the rest, less what was there before."""
+        before = cached % self.chunk
+        whole, rest = floor((before + new) / self.chunk), (before + new) % self.chunk
+        total = whole * (self.chunk * (self.chunk + 1) / 2) + rest * (rest + 1) / 2
+        return total - before * (before + 1) / 2
+
+    def read(self, cached: Any, new: Any) -> Any:
+        return cached % self.chunk
+
+    def held(self, tokens: Any) -> Any:
+        return minimum(tokens, float(self.chunk))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,3 +276,7 @@ class MultiHeadLatentAttention(Mixer):
     def cache_copies(self, devices: int) -> float:
         super().cache_copies(devices)
         return float(devices)  # the latent belongs to all heads, so every device holds it whole
+
+    def copied_weights(self, devices: int) -> float:
+        """The down-projections, of the latent that all heads share and of the query's."""
+        return (devices - 1.0) * self.width * (self.cache_elements + (self.query_rank or 0))

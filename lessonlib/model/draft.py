@@ -9,11 +9,13 @@ A draft head reads the hidden states of its target instead of the whole text, so
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from lessonlib.base.checks import Checked, a, count, flag
 from lessonlib.model.attention import GroupedQueryAttention
 from lessonlib.model.block import Block
+from lessonlib.model.config.drafts import eagle3_sizes
+from lessonlib.model.config.keys import no_deeper
 from lessonlib.model.feedforward import DenseFeedForward
 from lessonlib.model.model import Model
 
@@ -64,6 +66,16 @@ class DraftHead(Checked):
             other_weights=3 * target.width,  # norms of the token, of the hidden state, and before the head
         )
         return cls(body=body, projection=2 * target.width * target.width, shares_head=True)
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], name: str = "EAGLE-3 head") -> Self:
+        """The EAGLE-3 head that a config.json describes, the parsed dict.
+
+        Raises UnsupportedModelError for a draft of another kind, InvalidInputError for a value that cannot be meant.
+        """
+        with no_deeper():
+            sizes = eagle3_sizes(config)
+        return cls.eagle3(**sizes, name=name)
 
     @classmethod
     def eagle3(

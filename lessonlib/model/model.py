@@ -20,6 +20,7 @@ from lessonlib.model.attention import Mixer
 from lessonlib.model.block import Block
 from lessonlib.model.config.reader import read_config_as_model
 from lessonlib.model.feedforward import FeedForward
+from lessonlib.model.precision import bytes_of
 
 Kind = TypeVar("Kind", bound=Mixer | FeedForward)
 
@@ -64,16 +65,19 @@ class Stack:
 
         What a layer holds is its mixer's law. Constant state is apart: `state_bytes`.
         """
-        total = sum(layers * mixer.cache_elements * mixer.held(tokens) for layers, mixer in self.mixer_kinds)
+        kinds = [(layers, kind) for layers, mixer in self.mixer_kinds for kind in mixer.in_turn]
+        total = sum(layers * kind.cache_elements * kind.held(tokens) for layers, kind in kinds)
         total = np.asarray(total * bytes_per_element + 0 * tokens)
         return float(total) if total.ndim == 0 else total
 
     @checked(bytes_per_element=rate("bytes"))
     def state_bytes(self, bytes_per_element: float = 2) -> float:
-        """Constant state of one sequence, bytes: fp32 for the state, `bytes_per_element` for its convolution."""
-        return float(
-            sum(layers * (4 * m.state_elements + bytes_per_element * m.conv_elements) for layers, m in self.mixer_kinds)
-        )
+        """Constant state of one sequence, bytes: the state in the dtype that its config says, all else as given."""
+        total = 0.0
+        for layers, mixer in self.mixer_kinds:
+            each = bytes_per_element if mixer.state_dtype is None else bytes_of(mixer.state_dtype)
+            total += layers * (each * mixer.state_elements + bytes_per_element * mixer.conv_elements)
+        return total
 
 
 LAYERS, BLOCK = count(), a(Block)
@@ -210,13 +214,14 @@ class Model(Checked, Stack, FromConfig):
         """
         mixers = sum(layers * mixer.matmul_weights for layers, mixer in self.mixer_kinds)
         other = self.other_weights + self.head_bias
+        other += sum(layers * (mixer.parameters - mixer.matmul_weights) for layers, mixer in self.mixer_kinds)
         dense = experts = 0
         for layers, block in self.blocks:
-            other += layers * (block.norm_weights + sum(part.other_weights for part in block.parts))
+            other += layers * block.norm_weights
             if (ffn := block.feedforward) is not None:
                 dense += layers * ffn.dense_weights
                 experts += layers * ffn.experts * ffn.expert_weights
-                other += layers * (ffn.router_weights + ffn.experts * ffn.expert_other_weights)
+                other += layers * (ffn.other_weights + ffn.router_weights + ffn.experts * ffn.expert_other_weights)
         return {
             "blocks": mixers + dense,
             "experts": experts,

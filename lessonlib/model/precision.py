@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Self
 
 from lessonlib.base.checks import REFUSED, Checked, Rule, between, checked, optional, text, wrong
 from lessonlib.base.errors import UnknownNameError
+from lessonlib.model.config.keys import no_deeper
 from lessonlib.model.config.stored import stored_as
 
 BITS: dict[str, float] = {
@@ -38,6 +39,7 @@ OTHER_16_BITS = {"bf16": "fp16", "fp16": "bf16"}
 
 BLOCKS, EXPERTS, HEAD, ATTENTION = KERNELS = ("blocks", "experts", "head", "attention")
 
+PARTS = ("experts", "head", "embedding", "other", "cache", "index", "state", "dispatch")
 SOME_BITS = between(0.1, 64, "bits")
 
 
@@ -69,7 +71,10 @@ class Precision(Checked):
     blocks. `head`, `embedding`, `other` (norms, biases, routers), `cache`: by default the dtype of the blocks when that
     is fp32, fp16 or bf16, otherwise bf16. A tied embedding has the head's. `compute`: the dtype that every kernel
     multiplies in; None, the default, gives each its own (`operand`). `bits`: of a weight of blocks and experts in a
-    format without a name; `Precision(bits=4.25)` is `Precision("4.25 bits")`.
+    format without a name; `Precision(bits=4.25)` is `Precision("4.25 bits")`. `index`: the keys of an indexer of
+    sparse attention, by default as the cache. `state`: constant state, by default what the model's config says, or else
+    the dtype that the model computes in. `dispatch`: what an all-to-all sends to the experts, by default as all that
+    devices send, 2 bytes a number.
     """
 
     blocks: str = "bf16"
@@ -79,11 +84,14 @@ class Precision(Checked):
     other: str | None = None
     cache: str | None = None
     compute: str | None = None
+    index: str | None = None
+    state: str | None = None
+    dispatch: str | None = None
     bits: float | None = None
 
     rules: ClassVar = {
         "blocks": DTYPE,
-        **dict.fromkeys(("experts", "head", "embedding", "other", "cache"), optional(DTYPE)),
+        **dict.fromkeys(PARTS, optional(DTYPE)),
         "compute": optional(text("'bf16'")),  # fp4 is a dtype to compute in, not one to store: stored fp4 has scales
         "bits": optional(SOME_BITS),
     }
@@ -107,12 +115,17 @@ class Precision(Checked):
         `config`: the parsed dict. 4 bits of gptq, awq and bitsandbytes are counted as int4. Raises
         UnsupportedModelError for a method that is not known, InvalidInputError for a value that cannot be meant.
         """
-        fields, _ = stored_as(config)
-        return cls(**fields)
+        with no_deeper():
+            stored, _ = stored_as(config)
+        return cls(**stored)
+
+    def of_state(self, stated: str | None) -> str:
+        """The dtype of a constant state: the one told here, else `stated` by the model's config, else as computed."""
+        return self.state or stated or (self.compute if self.compute in UNQUANTISED else self.plain)
 
     def bytes_of(self, part: str) -> float:
-        """Bytes of one number of that part, its share of the scales included."""
-        return bytes_of(getattr(self, part))
+        """Bytes of one number of that part, its share of the scales included. An indexer's: as the cache."""
+        return bytes_of(getattr(self, part) or str(self.cache))
 
     @property
     def plain(self) -> str:
@@ -146,6 +159,11 @@ class Precision(Checked):
     def sent_bytes(self) -> float:
         """Bytes of a number that an all-reduce or an all-to-all sends: 2, and 4 where all is fp32."""
         return 4.0 if self.plain == "fp32" else 2.0
+
+    @property
+    def dispatched_bytes(self) -> float:
+        """Bytes of a number that an all-to-all sends to the experts; `sent_bytes` come back."""
+        return self.sent_bytes if self.dispatch is None else bytes_of(self.dispatch)
 
     def __str__(self) -> str:
         """The parts in words, equal ones together."""

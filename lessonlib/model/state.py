@@ -8,9 +8,11 @@ Sources: Yang et al. 2024 (arXiv 2412.06464) for the gated delta rule; Dao and G
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
+from lessonlib.base.checks import optional
 from lessonlib.model.attention import Mixer
+from lessonlib.model.precision import DTYPE
 
 
 class StateCounts(NamedTuple):
@@ -27,12 +29,16 @@ class ConstantState(Mixer):
     """A mixer whose memory of the past has one size: a state that every pass reads and writes whole.
 
     `conv_kernel` is the length of its short convolution; `extra_weights` are weights beyond the published layout that
-    are only added or scaled. A kind says its `counts`.
+    are only added or scaled. `state_dtype`: of the state, where the model's config says it; None is the dtype that the
+    model computes in. A kind says its `counts`.
     """
 
     width: int
     conv_kernel: int
     extra_weights: int = 0
+    state_dtype: str | None = None
+
+    rules: ClassVar = {"state_dtype": optional(DTYPE)}
 
     flops_per_state_element = 4
 

@@ -110,13 +110,22 @@ def span_where_cache_passes_weights(deployment: Deployment, batch: int = 1) -> i
         works = (attention_work(kind, 1.0, span - 1.0, float(batch)) for kind in deployment.sizes.kinds)
         return sum(work.cache_read + work.cache_write + work.state for work in works)
 
-    if moved(MOST_TOKENS) <= weights:
+    def first_above(low: int, high: int, unit: int = 1) -> int:
+        """The first multiple of `unit` in (low, high] that moves more, by halving: between them it never moves less."""
+        while high - low > unit:
+            middle = (low + high) // 2 // unit * unit
+            low, high = (middle, high) if moved(middle) <= weights else (low, middle)
+        return high
+
+    periods = {kind.mixer.period for kind in deployment.sizes.kinds if kind.mixer.period}
+    anew = math.lcm(*periods)  # where all laws that begin anew are at their most
+    last = MOST_TOKENS // anew * anew
+    if moved(last) <= weights:
         return None
-    low, high = 0, MOST_TOKENS  # moved() never falls as the span grows, so halving finds the first span above
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if moved(middle) <= weights else (low, middle)
-    return high
+    end = first_above(0, last, anew)
+    peaks = sorted({end, *(at for period in periods for at in range(end - anew + period, end, period))})
+    peak = next(at for at in peaks if moved(at) > weights)
+    return first_above(max((at for at in peaks if at < peak), default=end - anew), peak)
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,9 @@ TIMES = rate("times")
 
 def scaled(deployment: Deployment, name: str, k: float) -> Deployment:
     """The deployment with one rate of its accelerator, or one wait of its efficiency, times k."""
-    part = "efficiency" if name in ("overhead", "all_reduce_latency") else "accelerator"
+    if name == "link" and deployment.link is not None:
+        return replace(deployment, link=k * deployment.link)
+    part = "efficiency" if name in ("overhead", "all_reduce_latency", "all_to_all_latency") else "accelerator"
     whole: Any = getattr(deployment, part)
     value = getattr(whole, name)
     if name == "peaks":

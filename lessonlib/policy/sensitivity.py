@@ -18,6 +18,7 @@ from lessonlib.policy.levers import scaled
 from lessonlib.request.cost import decode_phase, prefill_phase
 from lessonlib.request.request import BATCH, REQUEST, Case, Request, require_chunks
 from lessonlib.time.deployment import DEPLOYMENT, Deployment
+from lessonlib.work.layouts import EXPERT
 
 
 @checked(prefill_seconds=numbers(0, holes=True), decode_seconds=numbers(0, holes=True), k=numbers(ABOVE_ZERO, math.inf))
@@ -76,7 +77,7 @@ RATES = {  # what an elasticity is asked for, and the field of an accelerator or
     "peak": "peaks",
     "bandwidth": "bandwidth",
     "link": "link",
-    "latency": "all_reduce_latency",
+    "latency": "all_reduce_latency",  # or that of all-to-alls, as the layout has it
     "overhead": "overhead",
     "weight bytes": None,
     "cache bytes": None,
@@ -86,6 +87,8 @@ RATES = {  # what an elasticity is asked for, and the field of an accelerator or
 def _scaled(deployment: Deployment, name: str, k: float) -> Deployment:
     """The deployment with one of RATES times k. Bytes are scaled where a pass reads them: nothing else changes."""
     if field := RATES[name]:
+        if name == "latency" and deployment.layout == EXPERT:
+            field = "all_to_all_latency"
         return scaled(deployment, field, k)
     sizes = deployment.sizes
     if name == "weight bytes":

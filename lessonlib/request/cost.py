@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from lessonlib.base.checks import checked
-from lessonlib.base.elementwise import floor, ratio
+from lessonlib.base.elementwise import floor, maximum, minimum, ratio
 from lessonlib.base.errors import InvalidInputError, shown
 from lessonlib.request.explain import assumptions, equations, html_view, text_table
 from lessonlib.request.request import BATCHES, REFUSALS, REQUESTS, Request, broadcast_shape, first_wrong, require_chunks
@@ -30,25 +30,38 @@ from lessonlib.work.sizes import ModelSizes
 
 
 def prefill_passes(deployment: Deployment, prompt: Any, cached: Any, batch: Any) -> Iterable[Passes]:
-    """The prompt's pass, or its chunks; a draft that takes time prefills the prompt likewise."""
-    new, size, draft = prompt - cached, deployment.prefill_chunk, deployment.draft_sizes
+    """The prompt's pass, or its chunks; a draft that takes time prefills the prompt likewise.
+
+    Where each device serves sequences of its own, a pass has one prompt for each: as many passes as that takes.
+    """
+    if (most := deployment.sizes.replicas) == 1:
+        return _prefill(deployment, prompt - cached, cached, batch, 1.0)
+    full = floor(batch / most) * 1.0
+    rest = batch - full * most
+    last = _prefill(deployment, prompt - cached, cached, maximum(rest, 1.0), minimum(rest, 1.0))
+    return [*_prefill(deployment, prompt - cached, cached, float(most), full), *last]
+
+
+def _prefill(deployment: Deployment, new: Any, cached: Any, batch: Any, times: Any) -> Iterable[Passes]:
+    """`times` passes of `batch` prompts, or their chunks."""
+    size, draft = deployment.prefill_chunk, deployment.draft_sizes
     if size is not None:
-        own = _chunks(deployment.sizes, float(size), new, cached, batch)
-        drafted = () if draft is None else _chunks(draft, float(size), new, cached, batch)
+        own = _chunks(deployment.sizes, float(size), new, cached, batch, times)
+        drafted = () if draft is None else _chunks(draft, float(size), new, cached, batch, times)
         return chain(own, (_named("drafting", run) for run in drafted))
-    runs = [equal_passes(deployment.sizes, new, cached, batch, 1.0)]
+    runs = [equal_passes(deployment.sizes, new, cached, batch, 1.0, times)]
     if draft is not None:
-        runs.append(_named("drafting", equal_passes(draft, new, cached, batch, 1.0)))
+        runs.append(_named("drafting", equal_passes(draft, new, cached, batch, 1.0, times)))
     return runs
 
 
-def _chunks(sizes: ModelSizes, size: float, new: Any, cached: Any, batch: Any) -> Iterator[Passes]:
+def _chunks(sizes: ModelSizes, size: float, new: Any, cached: Any, batch: Any, times: Any) -> Iterator[Passes]:
     """Only the last chunk needs logits, one position a sequence."""
     inner = floor((new - 1) / size)  # chunks before the last, which has 1 .. size tokens
-    yield equal_passes(sizes, new - inner * size, cached + inner * size, batch, 1.0)
+    yield equal_passes(sizes, new - inner * size, cached + inner * size, batch, 1.0, times)
     several = isinstance(inner, np.ndarray)
     for i in range(int(np.max(inner, initial=0))):
-        yield equal_passes(sizes, size, cached + i * size, batch, 0.0, (inner > i).astype(float) if several else 1.0)
+        yield equal_passes(sizes, size, cached + i * size, batch, 0.0, times * (inner > i) if several else times)
 
 
 def decode_passes(deployment: Deployment, prompt: Any, output: Any, batch: Any) -> list[Passes]:

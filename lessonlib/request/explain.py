@@ -11,6 +11,7 @@ from lessonlib.base.text import html_table, plain_markdown
 from lessonlib.base.units import format_bytes, format_flops, format_percent, format_seconds
 from lessonlib.model.precision import ATTENTION, BLOCKS, EXPERTS, MULTIPLIED_IN, UNQUANTISED
 from lessonlib.time.deployment import Deployment
+from lessonlib.work.layouts import SENT, TENSOR
 from lessonlib.work.passes import pair_work
 from lessonlib.work.sizes import LayerKind
 
@@ -25,6 +26,17 @@ def _mla_prefill(cost: Any, kind: LayerKind) -> str:
     pairs = kind.mixer.span_sum(cached, new)
     absorbed = pair_work(kind, kind.mixer.read(cached, new), pairs) == kind.pair_flops * pairs
     return "absorbed here" if absorbed else "expanded here, its prefix re-projected"
+
+
+def _state_dtypes(deployment: Any) -> list[str]:
+    """The dtypes that constant states are kept in, and who says so."""
+    precision, lines = deployment.precision, {}
+    for kind in deployment.sizes.kinds:
+        if kind.mixer.state_elements:
+            stated = kind.mixer.state_dtype
+            source = "as told" if precision.state else "by the model's config" if stated else "the dtype of its numbers"
+            lines[f"Constant state: {precision.of_state(stated)} ({source}), read and written whole in every pass."] = 1
+    return list(lines)
 
 
 def peaks_in_words(deployment: Deployment) -> str:
@@ -53,6 +65,28 @@ def operands_in_words(deployment: Deployment) -> list[str]:
     return list(dict.fromkeys(found))
 
 
+def _layout(deployment: Any) -> str:
+    """How the devices share the model, and what they send."""
+    devices, latency = deployment.devices, format_seconds(deployment.collective_latency)
+    over = f"{(deployment.link_rate or 0) / 1e9:,.4g} GB/s one way, {latency} latency each (assumed); not overlapped"
+    if deployment.layout == TENSOR:
+        return (
+            f"Tensor parallelism over {devices} devices: ring all-reduces over {over}. Copied on each device: KV heads "
+            "beyond their number, latents, their down-projections, routers."
+        )
+    alone = (
+        f"Data-parallel attention with expert parallelism over {devices} devices: each serves sequences of its own, "
+        "the fullest ceil(batch / devices), and one prompt of a prefill pass"
+    )
+    if not deployment.sizes.collectives:
+        return f"{alone}. No experts are routed, so each has all weights and none waits for another."
+    dispatched, sent = deployment.precision.dispatched_bytes, deployment.precision.sent_bytes
+    return (
+        f"{alone}; it has all weights but the routed experts, which are shared out. All-to-alls over {over}; "
+        f"{dispatched:g} bytes a number to the experts, {sent:g} back."
+    )
+
+
 def assumptions(cost: Any) -> tuple[str, ...]:
     """What the numbers take for granted, a sentence each."""
     deployment, efficiency, accelerator = cost.deployment, cost.deployment.efficiency, cost.deployment.accelerator
@@ -71,15 +105,11 @@ def assumptions(cost: Any) -> tuple[str, ...]:
         "Left out: unfused activations, dequantisation, embedding look-ups, norms, softmax, sampling.",
     ]
     if deployment.devices > 1:
-        lines.append(
-            f"Tensor parallelism over {deployment.devices} devices: ring all-reduces over "
-            f"{(accelerator.link or 0) / 1e9:,.4g} GB/s one way, {format_seconds(efficiency.all_reduce_latency)} "
-            "latency each (assumed); not overlapped."
-        )
+        lines.append(_layout(deployment))
     if deployment.model.expert_kinds:
         lines.append("Mixture of experts: uniform routing; a pass reads the expected number of distinct experts.")
-    if any(kind.state_bytes for kind in deployment.sizes.kinds):
-        lines.append("Constant state: fp32, read and written whole in every pass.")
+    lines += _state_dtypes(deployment)
+    lines += dict.fromkeys(kind.mixer.note for kind in deployment.sizes.kinds if kind.mixer.note)
     for kind in deployment.sizes.kinds:
         if kind.expand_flops:
             lines.append(
@@ -106,7 +136,8 @@ def _rows(cost: Any) -> list[tuple[str, ...]]:
         rows.append((f"{roof.phase}: {roof.part}", *work, roof.bound))
     for name, phase in (("prefill", cost.prefill), ("decode", cost.decode)):
         if phase.communication:
-            rows.append((f"{name}: all-reduces", "", "", format_seconds(phase.communication), "link"))
+            sent = SENT[cost.deployment.layout]
+            rows.append((f"{name}: {sent}", "", "", format_seconds(phase.communication), "link"))
         if phase.overhead:
             rows.append((f"{name}: overhead", "", "", format_seconds(phase.overhead), "overhead"))
     for name, total in (("prefill", cost.prefill), ("decode", cost.decode), ("all", cost)):
@@ -120,8 +151,9 @@ def _title(cost: Any, said: Callable[[str], str] = str) -> str:
     request, deployment = cost.request, cost.deployment
     cached = f" ({request.cached:,} cached)" if request.cached else ""
     devices = f"{deployment.devices} x " if deployment.devices > 1 else ""
+    machine = f"{devices}{said(deployment.accelerator.name)}{deployment.layout_in_words}"
     return (
-        f"{said(deployment.model.name)} on {devices}{said(deployment.accelerator.name)}, batch {cost.batch:,}: "
+        f"{said(deployment.model.name)} on {machine}, batch {cost.batch:,}: "
         f"{request.prompt:,}{cached} -> {request.output:,} tokens"
     )
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from lessonlib.base.checks import REFUSED, Checked, Rule, a, count, flag, fraction, optional, rate, wrong
+from lessonlib.base.checks import REFUSED, Checked, Rule, a, choice, count, flag, fraction, optional, rate, wrong
 from lessonlib.base.errors import InvalidInputError, shown
 from lessonlib.base.units import format_bytes
 from lessonlib.model.draft import FREE_DRAFTS, DraftHead
@@ -15,6 +15,8 @@ from lessonlib.model.model import Model
 from lessonlib.model.precision import BLOCKS, KERNELS, Precision
 from lessonlib.time.accelerator import Accelerator
 from lessonlib.time.memory import largest_batch, require_fit
+from lessonlib.work.layouts import LAYOUTS, TENSOR
+from lessonlib.work.passes import seats
 from lessonlib.work.sizes import ModelSizes, draft_sizes_of, sizes_of
 
 TOKENS, SEQUENCES = rate("tokens", zero=True), rate("sequences", zero=True)
@@ -26,7 +28,8 @@ class Efficiency(Checked):
 
     `mfu`, `mbu`: fractions of peak FLOP/s and of bandwidth. `overhead`: seconds added to every forward pass. `overlap`:
     compute and memory traffic of a kernel overlap fully, so the longer counts; False adds them up, for predictions.
-    `all_reduce_latency`: seconds added to every all-reduce of tensor parallelism, an assumption of 10 microseconds.
+    `all_reduce_latency`: seconds added to every all-reduce of tensor parallelism, an assumption of 10 microseconds;
+    `all_to_all_latency`: to every all-to-all of expert parallelism, which has no ring to go round, 5 microseconds.
     """
 
     mfu: float = 1.0
@@ -34,6 +37,7 @@ class Efficiency(Checked):
     overhead: float = 0.0
     overlap: bool = True
     all_reduce_latency: float = 10e-6
+    all_to_all_latency: float = 5e-6
 
     rules: ClassVar[Mapping[str, Rule]] = {
         "mfu": fraction(),
@@ -41,6 +45,7 @@ class Efficiency(Checked):
         "overhead": rate("seconds", zero=True),
         "overlap": flag(),
         "all_reduce_latency": rate("seconds", zero=True),
+        "all_to_all_latency": rate("seconds", zero=True),
     }
 
 
@@ -86,8 +91,10 @@ class Speculation(Checked):
 
 @dataclass(frozen=True)
 class Deployment(Checked):
-    """A model served by `devices` equal accelerators as one tensor-parallel group.
+    """A model served by `devices` equal accelerators as one group.
 
+    `layout`: "tensor" for tensor parallelism, "expert" for data-parallel attention with expert parallelism
+    (work/layouts.py). `link`: byte/s from a device to the others, one way; None takes the accelerator's.
     `memory_fraction`: the share of memory that weights and cache may take. `prefill_chunk`: tokens of a prefill pass at
     most (None: the whole prompt in one). Raises for a dtype without a peak, a missing link, heads that do not divide.
     """
@@ -96,10 +103,13 @@ class Deployment(Checked):
     accelerator: Accelerator
     precision: Precision = field(default_factory=Precision)
     devices: int = 1
+    layout: str = TENSOR
+    link: float | None = None
     efficiency: Efficiency = field(default_factory=Efficiency)
     memory_fraction: float = 0.9
     prefill_chunk: int | None = None
     speculation: Speculation | None = None
+    link_rate: float | None = field(init=False, repr=False, compare=False)  # byte/s of a device, one way
     sizes: ModelSizes = field(init=False, repr=False, compare=False)
     draft_sizes: ModelSizes | None = field(init=False, repr=False, compare=False, default=None)
     dtypes: Mapping[str, str] = field(init=False, repr=False, compare=False)  # of each kernel, what it multiplies in
@@ -115,6 +125,8 @@ class Deployment(Checked):
         "accelerator": a(Accelerator, "load_accelerator('h100-sxm')"),
         "precision": a(Precision, "Precision('bf16')"),
         "devices": count(),
+        "layout": choice(LAYOUTS),
+        "link": optional(rate("byte/s")),
         "efficiency": a(Efficiency, "Efficiency(mfu=0.5, mbu=0.8)"),
         "memory_fraction": fraction(),
         "prefill_chunk": optional(count()),
@@ -123,34 +135,38 @@ class Deployment(Checked):
 
     def complete(self) -> None:
         put = object.__setattr__
-        if self.devices > 1 and self.accelerator.link is None:
+        put(self, "link_rate", self.accelerator.link if self.link is None else self.link)
+        if self.devices > 1 and self.link_rate is None:
             raise InvalidInputError(
-                f"Deployment: {self.accelerator.name!r} has no link figure, so the all-reduces of {self.devices} "
-                "devices cannot be timed; take devices=1, or an Accelerator with link in byte/s."
+                f"Deployment: {self.accelerator.name!r} has no link figure, so what {self.devices} devices send cannot "
+                "be timed; give link= in byte/s one way, or take devices=1."
             )
         peaks = self.accelerator.peaks
         put(self, "dtypes", {kernel: self.precision.operand(kernel, peaks) for kernel in KERNELS})
         rate = self.devices * self.efficiency.mfu
         put(self, "peaks", {kernel: rate * self.accelerator.peak(dtype) for kernel, dtype in self.dtypes.items()})
-        put(self, "sizes", sizes_of(self.model, self.precision, self.devices))
+        put(self, "sizes", sizes_of(self.model, self.precision, self.devices, self.layout))
         draft = None if self.speculation is None else self.speculation.drafter
         if draft is not None:
             _require_match(draft, self.model)
-            put(self, "draft_sizes", draft_sizes_of(draft, self.precision, self.devices))
+            put(self, "draft_sizes", draft_sizes_of(draft, self.precision, self.devices, self.layout))
         draft_bytes = 0.0 if self.draft_sizes is None else self.draft_sizes.resident_bytes
         put(self, "weight_bytes", self.sizes.resident_bytes + draft_bytes)
         put(self, "memory_available", self.memory_fraction * self.devices * self.accelerator.memory)
-        both = {self.model.name: self.model.max_positions}
-        if draft is not None:
-            both.setdefault(f"its draft {draft.name}", draft.max_positions)
-        limits = {name: most for name, most in both.items() if most is not None}
-        put(self, "max_positions", min(limits.values(), default=None))
-        put(self, "limited_by", min(limits, key=limits.__getitem__, default=self.model.name))
+        most, limited_by = _positions(self.model, draft)
+        put(self, "max_positions", most)
+        put(self, "limited_by", limited_by)
         put(self, "bandwidth", self.devices * self.efficiency.mbu * self.accelerator.bandwidth)
+
+    @property
+    def layout_in_words(self) -> str:
+        """ " (tensor parallelism)" or the other, "" for one device."""
+        return "" if self.devices == 1 else f" ({LAYOUTS[self.layout]})"
 
     def __repr__(self) -> str:
         return (
-            f"Deployment of {self.model.name!r} on {self.devices} x {self.accelerator.name!r}; {self.precision}; "
+            f"Deployment of {self.model.name!r} on {self.devices} x {self.accelerator.name!r}{self.layout_in_words}; "
+            f"{self.precision}; "
             f"{self.efficiency}; weights {format_bytes(self.weight_bytes)} of {format_bytes(self.memory_available)}"
         )
 
@@ -158,6 +174,12 @@ class Deployment(Checked):
     def peak(self) -> float:
         """FLOP/s of the dense linear layers, all devices together; `peaks` has those of the other kernels."""
         return self.peaks[BLOCKS]
+
+    @property
+    def collective_latency(self) -> float:
+        """Seconds of an all-reduce or an all-to-all besides its bytes."""
+        efficiency = self.efficiency
+        return efficiency.all_reduce_latency if self.layout == TENSOR else efficiency.all_to_all_latency
 
     @property
     def memory_free(self) -> float:
@@ -177,13 +199,26 @@ class Deployment(Checked):
         return held if self.draft_sizes is None else held + self.draft_sizes.sequence_bytes(tokens)
 
     def memory_needed(self, tokens: Any, batch: Any = 1) -> Any:
-        """Bytes of weights and of `batch` sequences of `tokens` tokens each, over all devices."""
+        """Bytes of weights and of `batch` sequences of `tokens` tokens each, over all devices.
+
+        Where each device serves sequences of its own, what the fullest needs times the devices.
+        """
         if not isinstance(batch, np.ndarray) and not (type(batch) is float and 0 <= batch < math.inf):
             batch = SEQUENCES("Deployment", "batch", batch)
-        return self.weight_bytes + batch * self.sequence_bytes(tokens)
+        held = batch if self.sizes.replicas == 1 else seats(self.sizes, batch)
+        return self.weight_bytes + held * self.sequence_bytes(tokens)
 
     largest_batch = largest_batch
     require_fit = require_fit
+
+
+def _positions(model: Model, draft: Model | DraftHead | None) -> tuple[int | None, str]:
+    """The fewest positions of a model and its draft, None where neither states any; and the name of which they are."""
+    both = {model.name: model.max_positions}
+    if draft is not None:
+        both[f"its draft {draft.name}"] = draft.max_positions
+    limits = {name: most for name, most in both.items() if most is not None}
+    return min(limits.values(), default=None), min(limits, key=limits.__getitem__, default=model.name)
 
 
 def _require_match(draft: Model | DraftHead, model: Model) -> None:

@@ -14,8 +14,9 @@ from typing import Any
 from lessonlib.base.checks import checked, count
 from lessonlib.base.errors import DoesNotFitError, InvalidInputError, LessonError
 from lessonlib.base.units import format_bytes
+from lessonlib.work.layouts import TENSOR
 
-MOST_DEVICES = 1024  # of one tensor-parallel group that a remedy may name
+MOST_DEVICES = 1024  # of one group that a remedy may name
 
 
 @checked(tokens=count())
@@ -45,14 +46,14 @@ def require_fit(deployment: Any, tokens: int, batch: int = 1) -> None:
         return
     remedies = tuple(_remedies(deployment, tokens, batch))
     nothing = "no dtype does, and there is no link figure to join more devices"
-    if deployment.accelerator.link is not None:
+    if deployment.link_rate is not None:
         nothing = f"no dtype and no number of these devices up to {MOST_DEVICES:,} does"
     weights, available = deployment.weight_bytes, deployment.memory_available
     message = (
         f"{deployment.model.name} with {batch:,} x {tokens:,} tokens on {deployment.devices} x "
-        f"{deployment.accelerator.name} needs {format_bytes(needed)} (weights {format_bytes(weights)}, cache "
-        f"{format_bytes(needed - weights)}); available are {format_bytes(available)} ({deployment.memory_fraction:.0%} "
-        f"of the memory). What would fit: {'; or '.join(remedies) or nothing}."
+        f"{deployment.accelerator.name}{deployment.layout_in_words} needs {format_bytes(needed)} (weights "
+        f"{format_bytes(weights)}, cache {format_bytes(needed - weights)}); available are {format_bytes(available)} "
+        f"({deployment.memory_fraction:.0%} of the memory). What would fit: {'; or '.join(remedies) or nothing}."
     )
     raise DoesNotFitError(message, needed, available, remedies)
 
@@ -72,7 +73,7 @@ def _remedies(deployment: Any, tokens: int, batch: int) -> list[str]:
         if smaller.memory_needed(float(tokens), batch) <= deployment.memory_available:
             found.append(words)
             break
-    if deployment.accelerator.link is not None:
+    if deployment.link_rate is not None:
         found += _more_devices(deployment, tokens, batch, alone=not found)
     return found
 
@@ -80,7 +81,9 @@ def _remedies(deployment: Any, tokens: int, batch: int) -> list[str]:
 def _more_devices(deployment: Any, tokens: int, batch: int, alone: bool) -> list[str]:
     """The fewest devices that hold the batch; failing that, if `alone`, the fewest that hold a smaller one."""
     each = deployment.memory_fraction * deployment.accelerator.memory
-    fewest = math.ceil(deployment.memory_needed(float(tokens), batch) / each)  # more devices never need fewer bytes
+    fewest = deployment.devices
+    if deployment.layout == TENSOR:  # where more devices never need fewer bytes
+        fewest = math.ceil(deployment.memory_needed(float(tokens), batch) / each)
     second: list[str] = []
     for devices in range(deployment.devices + 1, MOST_DEVICES + 1):
         if devices < fewest and (second or batch == 1 or not alone):

@@ -16,7 +16,7 @@ from typing import Any
 from lessonlib.base.checks import checked, count, rate, wrong
 from lessonlib.base.elementwise import maximum, ratio
 from lessonlib.base.errors import MOST_TOKENS
-from lessonlib.model.precision import ATTENTION, BLOCKS
+from lessonlib.model.precision import ATTENTION, BLOCKS, EXPERTS
 from lessonlib.time.deployment import DEPLOYMENT, Deployment
 from lessonlib.time.parallel import communication_seconds
 from lessonlib.work.passes import Passes, Work, equal_passes
@@ -71,14 +71,19 @@ class Roof:
         return f"Roof({self.part!r}, flops={self.flops!r}, bytes={self.bytes!r}, seconds={self.seconds!r})"
 
 
-def under_roof(work: Work, deployment: Deployment) -> tuple[tuple[Any, ...], tuple[str, ...]]:
-    """The sums of a work that runs `times` times, each under a roof of its own, as in Roof.SUMS; and what binds it."""
+def under_roof(work: Work, deployment: Deployment, done: Any = 1.0) -> tuple[tuple[Any, ...], tuple[str, ...]]:
+    """The sums of a work that runs `times` times, each under a roof of its own, as in Roof.SUMS; and what binds it.
+
+    `done`: the share of its FLOPs, cache and state that is done, where devices less full wait for the fullest.
+    """
     _, kernel, flops, weights, read, write, state, times = work
     compute, memory = flops / deployment.peaks[kernel], (weights + read + write + state) / deployment.bandwidth
     seconds = maximum(compute, memory) if deployment.efficiency.overlap else compute + memory
     bounds: tuple[str, ...] = ()
     if type(seconds) is float and type(times) is float and seconds * times:
         bounds = ("compute",) if compute > memory else ("memory",)
+    if kernel != EXPERTS and (type(done) is not float or done != 1):
+        flops, read, write, state = flops * done, read * done, write * done, state * done
     sums = (flops, weights, read, write, state, compute, memory, seconds)
     if type(times) is float and times == 1:
         return sums, bounds
@@ -105,31 +110,37 @@ class Phase:
         communication: Any = 0.0
         number: Any = 0.0
         for run in runs:
-            sizes, works, tokens, times = run
+            sizes, works, tokens, times, _ = run
             for _, kernel, flops, weights, read, write, state, repeats in works:
                 compute, memory = flops / peaks[kernel], (weights + read + write + state) / bandwidth
-                busy = busy + repeats * (maximum(compute, memory) if overlap else compute + memory)
+                if not overlap:
+                    seconds = compute + memory
+                elif type(compute) is type(memory) is float:
+                    seconds = compute if compute > memory else memory
+                else:
+                    seconds = maximum(compute, memory)
+                busy = busy + repeats * seconds
             if self._runs is None:
-                self._take(works)
-            if sizes.all_reduces:
-                link, latency = deployment.accelerator.link, deployment.efficiency.all_reduce_latency
+                self._take(run)
+            if sizes.collectives:
+                link, latency = deployment.link_rate, deployment.collective_latency
                 communication = communication + communication_seconds(link, latency, sizes, tokens, times)
             number = number + times
         if blank is not None:
             busy, communication, number = busy * blank, communication * blank, number * blank
         self._busy, self.communication, self.passes = busy, communication, number
 
-    def _take(self, works: Iterable[Work]) -> None:
-        for work in works:
+    def _take(self, run: Passes) -> None:
+        for work in run.works:
             if work.part not in self._roofs:
                 self._roofs[work.part] = Roof(self.name, work.part, work.kernel)
-            self._roofs[work.part].add(*under_roof(work, self._deployment))
+            self._roofs[work.part].add(*under_roof(work, self._deployment, run.done))
 
     @property
     def roofs(self) -> dict[str, Roof]:
         if self._runs is not None:
             for run in self._runs:
-                self._take(run.works)
+                self._take(run)
             self._runs = None
         return self._roofs
 

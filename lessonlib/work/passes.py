@@ -15,9 +15,11 @@ among them), routed experts, the LM head, each kind of attention or state.
 Left out: unfused activations, embedding look-ups, norms, softmax, sampling. All numbers are floats or arrays of them.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
-from lessonlib.base.elementwise import expm1, minimum, where
+from lessonlib.base.elementwise import expm1, floor, minimum, where
 from lessonlib.model.precision import ATTENTION, BLOCKS, EXPERTS, HEAD
 from lessonlib.work.sizes import LayerKind, ModelSizes
 
@@ -40,22 +42,30 @@ class Passes(NamedTuple):
 
     sizes: ModelSizes
     works: list[Work]
-    tokens: Any  # of all sequences and passes together
+    tokens: Any  # of all passes together, those of the device that has the most
     count: Any
+    done: Any = 1.0  # the share of works, routed experts apart, that is done: devices less full than the fullest wait
 
 
-def linear_work(sizes: ModelSizes, tokens: Any, logits: Any, times: Any = 1.0) -> list[Work]:
+# What makes a Work, or Passes, of a tuple of its fields, in half the time of calling it: a request makes a dozen.
+work_of: Callable[[tuple[Any, ...]], Work] = partial(tuple.__new__, Work)
+passes_of: Callable[[tuple[Any, ...]], Passes] = partial(tuple.__new__, Passes)
+
+
+def linear_work(sizes: ModelSizes, tokens: Any, logits: Any, times: Any = 1.0, fullest: Any = 1.0) -> list[Work]:
     """Linear layers of one pass over `tokens` = b n tokens in all, with logits for `logits` positions in all.
 
-    Up to three works: the dense ones, the routed experts where there are any, the LM head.
+    Up to three works: the dense ones, the routed experts where there are any, the LM head. `fullest`: tokens of the
+    fullest device over their mean, where each serves sequences of its own.
     """
-    found = [Work("linear layers", BLOCKS, sizes.token_flops * tokens, sizes.block_bytes, 0.0, 0.0, 0.0, times)]
+    flops, head = sizes.token_flops * tokens * fullest, sizes.logit_flops * logits * fullest
+    found = [work_of(("linear layers", BLOCKS, flops, sizes.block_bytes, 0.0, 0.0, 0.0, times))]
     if sizes.experts:
         streamed: Any = 0.0
         for experts in sizes.experts:
             streamed = streamed - experts.bytes * expm1(tokens * experts.log_idle)
-        found.append(Work("routed experts", EXPERTS, sizes.expert_flops * tokens, streamed, 0.0, 0.0, 0.0, times))
-    found.append(Work("LM head", HEAD, sizes.logit_flops * logits, sizes.head_bytes, 0.0, 0.0, 0.0, times))
+        found.append(work_of(("routed experts", EXPERTS, sizes.expert_flops * tokens, streamed, 0.0, 0.0, 0.0, times)))
+    found.append(work_of(("LM head", HEAD, head, sizes.head_bytes, 0.0, 0.0, 0.0, times)))
     return found
 
 
@@ -78,7 +88,7 @@ def attention_work(kind: LayerKind, new: Any, cached: Any, batch: Any, times: An
     cache, mixer = batch * kind.cache_bytes, kind.mixer
     read = mixer.read(cached, new)
     flops = batch * pair_work(kind, read, mixer.span_sum(cached, new))
-    return Work(kind.part, ATTENTION, flops, 0.0, cache * read, cache * new, 0.0, times)
+    return work_of((kind.part, ATTENTION, flops, 0.0, cache * read, cache * new, 0.0, times))
 
 
 def attention_of_steps(kind: LayerKind, prompt: Any, steps: Any, batch: Any) -> list[Work]:
@@ -95,20 +105,38 @@ def attention_of_steps(kind: LayerKind, prompt: Any, steps: Any, batch: Any) -> 
     for first, count in mixer.stretches(prompt, steps):
         spans = mixer.span_sum(first, count)
         read = cache * mixer.read_sum(first, count, spans)
-        works.append(Work(kind.part, ATTENTION, batch * kind.pair_flops * spans, 0.0, read, cache * count))
+        works.append(
+            work_of((kind.part, ATTENTION, batch * kind.pair_flops * spans, 0.0, read, cache * count, 0.0, 1.0))
+        )
     return works
+
+
+def seats(sizes: ModelSizes, batch: Any) -> Any:
+    """Sequences that there would be if each device that serves its own had as many as the fullest, ceil(b / N)."""
+    return -floor(-batch / sizes.replicas) * float(sizes.replicas)
 
 
 def equal_passes(sizes: ModelSizes, new: Any, cached: Any, batch: Any, logits: Any, count: Any = 1.0) -> Passes:
     """`count` equal passes, one after another; `logits` positions of each sequence need logits."""
-    tokens = batch * new
-    works = [attention_work(kind, new, cached, batch, count) for kind in sizes.kinds]
+    full, tokens = batch if sizes.replicas == 1 else seats(sizes, batch), batch * new
+    works = [attention_work(kind, new, cached, full, count) for kind in sizes.kinds]
+    if full is not batch:
+        return _uneven(sizes, works, tokens, batch * logits, count, full / batch)
     works += linear_work(sizes, tokens, batch * logits, count)
-    return Passes(sizes, works, count * tokens, count)
+    return passes_of((sizes, works, count * tokens, count, 1.0))
 
 
 def decode_steps(sizes: ModelSizes, prompt: Any, count: Any, batch: Any) -> Passes:
     """`count` decode steps of `batch` sequences after a prompt, in closed form."""
-    works = [work for kind in sizes.kinds for work in attention_of_steps(kind, prompt, count, batch)]
+    full = batch if sizes.replicas == 1 else seats(sizes, batch)
+    works = [work for kind in sizes.kinds for work in attention_of_steps(kind, prompt, count, full)]
+    if full is not batch:
+        return _uneven(sizes, works, batch, batch, count, full / batch)
     works += linear_work(sizes, batch, batch, count)
-    return Passes(sizes, works, batch * count, count)
+    return passes_of((sizes, works, batch * count, count, 1.0))
+
+
+def _uneven(sizes: ModelSizes, works: list[Work], tokens: Any, logits: Any, count: Any, fullest: Any) -> Passes:
+    """Passes whose attention is `works`, those of the fullest device for each: `fullest` times their mean."""
+    works += linear_work(sizes, tokens, logits, count, fullest)
+    return Passes(sizes, works, count * tokens * fullest / sizes.replicas, count, 1 / fullest)

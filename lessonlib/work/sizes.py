@@ -6,13 +6,16 @@ All byte counts are of all devices together, copies included.
 """
 
 import math
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from lessonlib.base.errors import InvalidInputError
 from lessonlib.model.attention import Mixer
 from lessonlib.model.draft import DraftHead
 from lessonlib.model.model import Model
-from lessonlib.model.precision import Precision
+from lessonlib.model.precision import Precision, bytes_of
+from lessonlib.work import layouts
+from lessonlib.work.layouts import TENSOR
 
 
 class LayerKind(NamedTuple):
@@ -52,8 +55,9 @@ class ModelSizes(NamedTuple):
     experts: tuple[RoutedExperts, ...]
     kinds: tuple[LayerKind, ...]
     resident_bytes: float  # all weights, as they lie in memory
-    all_reduces: int  # of one pass: one for each mixer and each feed-forward
-    all_reduce_bytes: float  # sent and received for one token by one device, over the whole pass
+    collectives: int  # of one pass: all-reduces, or all-to-alls
+    collective_bytes: float  # that one device sends for one of its tokens, over the whole pass
+    replicas: int  # devices that each serve sequences of their own; 1 where all serve each
 
     @property
     def dense_bytes(self) -> float:
@@ -68,65 +72,75 @@ class ModelSizes(NamedTuple):
         return total
 
 
-def sizes_of(model: Model, precision: Precision, devices: int = 1) -> ModelSizes:
-    """The model in `precision`, split over `devices` by tensor parallelism.
+def sizes_of(model: Model, precision: Precision, devices: int = 1, layout: str = TENSOR) -> ModelSizes:
+    """The model in `precision` on `devices` in one of LAYOUTS (work/layouts.py): what they hold and do together.
 
-    Raises InvalidInputError when heads or KV heads cannot be divided over the devices.
+    Raises InvalidInputError when heads or KV heads cannot be divided over a tensor-parallel group.
     """
-    weights = model.weights_by_part
+    weights, of, share = model.weights_by_part, precision.bytes_of, layouts.shares(layout, devices)
     expert_biases = sum(layers * ffn.experts * ffn.expert_other_weights for layers, ffn in model.expert_kinds)
-    of = precision.bytes_of
-    block_bytes = weights["blocks"] * of("blocks") + (weights["other"] - expert_biases - model.head_bias) * of("other")
-    head_bytes = weights["head"] * of("head") + model.head_bias * of("other")
-    experts, expert_weights = [], 0
+    copied = sum(layers * mixer.copied_weights(share.split) for layers, mixer in model.mixer_kinds)
+    routers = (share.split - 1) * sum(layers * ffn.router_weights for layers, ffn in model.expert_kinds)
+    other = weights["other"] - expert_biases - model.head_bias + routers
+    block_bytes = share.replicas * ((weights["blocks"] + copied) * of("blocks") + other * of("other"))
+    head_bytes = share.replicas * (weights["head"] * of("head") + model.head_bias * of("other"))
+    embedding_bytes = share.replicas * weights["embedding"] * of("embedding")
+    experts, expert_weights, resident_experts = [], 0, 0.0
     for layers, ffn in model.expert_kinds:
-        each = ffn.expert_weights * of("experts") + ffn.expert_other_weights * of("other")
-        share = ffn.experts_per_token / ffn.experts
+        each = layers * (ffn.expert_weights * of("experts") + ffn.expert_other_weights * of("other"))
+        idle = 1 - ffn.experts_per_token / ffn.experts
         expert_weights += layers * ffn.experts_per_token * ffn.expert_weights
-        experts.append(RoutedExperts(layers * ffn.experts * each, math.log1p(-share) if share < 1 else -math.inf))
-    kinds = []
-    for layers, mixer in ((layers, one) for layers, whole in model.mixer_kinds for one in whole.in_turn):
-        if mixer.cache_elements and (mixer.state_elements or mixer.conv_elements):
-            raise InvalidInputError(f"{mixer.owner}: it has both a cache and a constant state; make it two mixers.")
-        kinds.append(
-            LayerKind(
-                part=f"{layers} x {mixer.label}",
-                label=mixer.label,
-                layers=layers,
-                mixer=mixer,
-                pair_flops=float(layers * mixer.pair_flops),
-                fresh_pair_flops=float(layers * mixer.fresh_pair_flops),
-                expand_flops=float(layers * mixer.expand_flops),
-                token_flops=float(layers * mixer.token_flops),
-                cache_bytes=layers * mixer.cache_elements * of("cache") * mixer.cache_copies(devices),
-                state_bytes=layers * (4.0 * mixer.state_elements + precision.compute_bytes * mixer.conv_elements),
-            )
-        )
-    all_reduces = sum(count * len(block.parts) for count, block in model.blocks) if devices > 1 else 0
+        experts.append(RoutedExperts(ffn.experts * each, math.log1p(idle - 1) if idle else -math.inf))
+        resident_experts += share.replicas * math.ceil(ffn.experts / share.replicas) * each
+    sent = layouts.collectives(layout, devices, model, precision)
     return ModelSizes(
-        token_flops=2.0 * (model.block_matmul_weights - expert_weights),
+        token_flops=2.0 * (model.block_matmul_weights - expert_weights + copied + routers),
         expert_flops=2.0 * expert_weights,
         logit_flops=2.0 * model.head_weights,
         block_bytes=block_bytes,
         head_bytes=head_bytes,
         experts=tuple(experts),
-        kinds=tuple(kinds),
-        resident_bytes=sum(
-            (block_bytes, head_bytes, *(e.bytes for e in experts), weights["embedding"] * of("embedding"))
-        ),
-        all_reduces=all_reduces,
-        all_reduce_bytes=all_reduces * 2 * (devices - 1) / devices * model.width * precision.sent_bytes,
+        kinds=tuple(_kinds(model, precision, share.split)),
+        resident_bytes=block_bytes + head_bytes + embedding_bytes + resident_experts,
+        collectives=sent.number,
+        collective_bytes=sent.bytes,
+        replicas=share.replicas,
     )
 
 
-def draft_sizes_of(draft: Model | DraftHead, precision: Precision, devices: int = 1) -> ModelSizes:
+def _kinds(model: Model, precision: Precision, split: int) -> Iterator[LayerKind]:
+    """The layers of each mixer, or of each kernel that runs in turn, with the heads of a layer over `split` devices."""
+    for layers, mixer in ((layers, one) for layers, whole in model.mixer_kinds for one in whole.in_turn):
+        if mixer.cache_elements and (mixer.state_elements or mixer.conv_elements):
+            raise InvalidInputError(f"{mixer.owner}: it has both a cache and a constant state; make it two mixers.")
+        state = bytes_of(precision.of_state(mixer.state_dtype)) * mixer.state_elements
+        copies = float(layers * (split if mixer.copied_whole else 1))
+        cache = layers * mixer.cache_elements * mixer.cache_copies(split)
+        yield LayerKind(
+            part=f"{layers} x {mixer.label}",
+            label=mixer.label,
+            layers=layers,
+            mixer=mixer,
+            pair_flops=copies * mixer.pair_flops,
+            fresh_pair_flops=copies * mixer.fresh_pair_flops,
+            expand_flops=copies * mixer.expand_flops,
+            token_flops=copies * mixer.token_flops,
+            cache_bytes=cache * precision.bytes_of(mixer.cache_part),
+            state_bytes=layers * (state + precision.compute_bytes * mixer.conv_elements),
+        )
+
+
+def draft_sizes_of(
+    draft: Model | DraftHead, precision: Precision, devices: int = 1, layout: str = TENSOR
+) -> ModelSizes:
     """A draft as it runs beside its target, in the same precision on the same devices.
 
     Of a head, what it shares with the target is read in every draft pass, and lies in memory once, as the target's.
     """
     if isinstance(draft, Model):
-        return sizes_of(draft, precision, devices)
-    sizes, projection = sizes_of(draft.body, precision, devices), draft.projection * precision.bytes_of("blocks")
+        return sizes_of(draft, precision, devices, layout)
+    sizes = sizes_of(draft.body, precision, devices, layout)
+    projection = sizes.replicas * draft.projection * precision.bytes_of("blocks")
     shared = sizes.head_bytes if draft.shares_head else 0.0
     return sizes._replace(
         token_flops=sizes.token_flops + 2.0 * draft.projection,

@@ -101,7 +101,7 @@ def _bindings(cost: TrafficCost) -> list[tuple[str, float, str]]:
     for name, phase in (("prefill", cost.prefill), ("decode", cost.decode)):
         rows.append((f"{name}: linear layers", phase.linear.seconds, phase.linear.bound))
         rows.append((f"{name}: attention", phase.attention.seconds, phase.attention.bound))
-        rows.append((f"{name}: all-reduces", phase.communication, "link"))
+        rows.append((f"{name}: communication", phase.communication, "link"))
         rows.append((f"{name}: overhead", phase.overhead, "overhead"))
     shares = [(name, seconds / cost.seconds, bound) for name, seconds, bound in rows if seconds > 0]
     return sorted(shares, key=lambda row: -row[1])

@@ -82,7 +82,8 @@ class Chooser(ipywidgets.VBox):
             self.value = self.read(source, **options)
         except LessonError as error:
             return str(error)
-        self._show("status", f"Read: {self.value!r}. Now run the cells below.")
+        first, *more = str(self.value).splitlines()
+        self._show("status", " ".join([f"Read: {first}.", *more, "Now run the cells below."]))
         return ""
 
     def _show(self, role: str, words: str) -> None:

@@ -13,7 +13,7 @@ from lessonlib.model.config.families import FAMILIES
 from lessonlib.model.config.family import Family
 
 CAUSAL = re.compile(r"(ForCausalLM|LMHeadModel|ForConditionalGeneration|CausalLM)$")
-DRAFT = re.compile(r"eagle|medusa|speculator|draft|nextn|mtp($|model|for|head)|hydra|dflash", re.IGNORECASE)
+DRAFT = re.compile(r"eagle(?!.*vl)|medusa|speculator|draft|nextn|mtp($|model|for|head)|hydra|dflash", re.IGNORECASE)
 DRAFT_KEYS = re.compile(
     r"^(draft_vocab_size|eagle_.*|medusa_.*|target_hidden_size|speculators?_.*|norm_before_residual|dflash_.*"
     r"|num_aux_hidden_states|target_model_type|draft_.*)$"
@@ -51,14 +51,14 @@ def family_of(name: str) -> str | None:
 
 def refuse_other_heads(config: dict[str, Any], wrapper: bool = False) -> None:
     """UnsupportedModelError for a draft, and for a class without an LM head or with another head than that."""
-    names, kind = names_of(config), str(config.get("model_type") or "")
+    names, kind = names_of(config), config.get("model_type")
     betrayed = [key for key, value in config.items() if DRAFT_KEYS.match(key) and value not in (None, False)]
-    drafts = [name for name in [*names, kind] if DRAFT.search(name)]
+    drafts = [name for name in [*names, kind] if isinstance(name, str) and DRAFT.search(name)]
     if drafts or betrayed:
         raise UnsupportedModelError(
             f"config is that of a draft head ({', '.join([*drafts, *betrayed])}), which proposes tokens for a target "
-            "model and shares its embedding: read the target's config.json as the model, and give the draft to "
-            "Deployment(speculation=...)."
+            "model and shares its embedding: read the target's config.json as the model. DraftHead.from_config(config) "
+            "reads an EAGLE-3 head, for Speculation(draft=...)."
         )
     for name in names:
         if CAUSAL.search(name) or (wrapper and re.search(r"(Chat|Omni)Model$", name)):

@@ -1,7 +1,7 @@
 """The accessor through which every key of a config is read: it checks the value, and remembers that it was read."""
 
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from copy import copy
 from typing import Any
 
@@ -10,6 +10,15 @@ from lessonlib.base.errors import InvalidInputError, LessonError, UnsupportedMod
 from lessonlib.model.config.family import Family, Switch
 
 LARGEST_NUMBER = 10**9
+
+
+@contextmanager
+def no_deeper() -> Iterator[None]:
+    """Turn the error of Python for a value that is nested too deeply into one of ours."""
+    try:
+        yield
+    except RecursionError:
+        raise InvalidInputError("config: a value is nested too deeply; expected a config.json as published.") from None
 
 
 class Keys:

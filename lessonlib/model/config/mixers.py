@@ -83,6 +83,19 @@ def latent(keys: Keys, kind: str, query_ranked: bool = False) -> Mixer:
     )
 
 
+def _state_dtype(keys: Keys) -> str | None:
+    """The dtype of a constant state, where the config says it; a key that is absent or null leaves it to the engine."""
+    key, names = "mamba_ssm_dtype|mamba_ssm_cache_dtype", {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
+    stated = [name for name in key.split("|") if keys.config.get(name) not in (None, "auto")]
+    keys.read.update((name, keys.config[name]) for name in key.split("|") if name in keys.config)
+    if not stated:
+        return None
+    value = keys.value("|".join(stated))
+    if not isinstance(value, str) or value not in names:
+        raise keys.wrong(stated[0], value, f"one of {', '.join(names)}")
+    return names[value]
+
+
 def gated_delta(keys: Keys, kind: str) -> Mixer:
     """Sizes under linear_*; where null, as OLMo hybrid has it: the heads of attention, and keys of 3/4 their share."""
     key_heads = keys.derived("linear_num_key_heads", keys.count(keys.family.heads))
@@ -97,6 +110,7 @@ def gated_delta(keys: Keys, kind: str) -> Mixer:
         key_dim=key_dim,
         value_dim=keys.derived("linear_value_head_dim", 2 * key_dim),
         conv_kernel=keys.count("linear_conv_kernel_dim"),
+        state_dtype=_state_dtype(keys),
     )
 
 
@@ -110,7 +124,13 @@ def kimi_delta(keys: Keys, kind: str) -> Mixer:
     )
     if set(outside) & set(keys.defaults_used) and "linear_attn_config" not in keys.defaults_used:
         keys.defaults_used.append("linear_attn_config")
-    return KimiDeltaAttention(width=keys.width, heads=heads, head_dim=head_dim, conv_kernel=conv_kernel)
+    return KimiDeltaAttention(
+        width=keys.width,
+        heads=heads,
+        head_dim=head_dim,
+        conv_kernel=conv_kernel,
+        state_dtype=_state_dtype(keys),
+    )
 
 
 def mamba2(
@@ -128,6 +148,7 @@ def mamba2(
         groups=keys.count(groups),
         state_size=keys.count(state_size),
         conv_kernel=keys.count(conv_kernel),
+        state_dtype=_state_dtype(keys),
     )
 
 
@@ -142,6 +163,7 @@ def mamba1(keys: Keys, kind: str) -> Mixer:
         state_size=keys.count("state_size"),
         step_rank=-(-keys.width // 16) if auto else keys.count("time_step_rank"),
         conv_kernel=keys.count("conv_kernel"),
+        state_dtype=_state_dtype(keys),
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from lessonlib.base.errors import InvalidInputError, UnsupportedModelError, shown
 from lessonlib.model.config.classes import family_of, names_of, refuse_another_class, refuse_other_heads
 from lessonlib.model.config.families import FAMILIES
-from lessonlib.model.config.keys import Keys
+from lessonlib.model.config.keys import Keys, no_deeper
 from lessonlib.model.config.layers import read_blocks
 from lessonlib.model.config.not_read import ENCODERS, IRREGULAR, WAY_ON
 from lessonlib.model.config.positions import stretched
@@ -29,7 +29,7 @@ def read_config_as_model(cls: Any, config: Any, like: str | None = None, name: s
         raise InvalidInputError(
             f"config is a {type(config).__name__}; expected the parsed object of a config.json, a dict."
         )
-    try:
+    with no_deeper():
         part, left_out = language_part(config)
         if part is not config:
             _refuse_encoder(config)
@@ -49,8 +49,6 @@ def read_config_as_model(cls: Any, config: Any, like: str | None = None, name: s
         except UnsupportedModelError as error:  # the model is known all the same
             stored = f"in a way that is not read: {error}"
         model = cls(name=name, family=family, left_out=left_out, keys_not_read=not_read, stored=stored, **fields)
-    except RecursionError:
-        raise InvalidInputError("config: a value is nested too deeply; expected a config.json as published.") from None
     return model
 
 

@@ -35,7 +35,7 @@ def stored_as(config: dict[str, Any]) -> tuple[dict[str, Any], str]:
         return {"blocks": plain}, ""
     if not isinstance(quantisation, dict):
         raise InvalidInputError(f"config: 'quantization_config' is {shown(quantisation)}; expected an object or null.")
-    method = str(quantisation.get("quant_method") or _unnamed(quantisation)).lower().replace("_", "-")
+    method = _word(quantisation.get("quant_method") or _unnamed(quantisation))
     if method not in METHODS:
         raise UnsupportedModelError(
             f"config: quantization_config says the method {shown(quantisation.get('quant_method'))}, which is not "
@@ -44,7 +44,7 @@ def stored_as(config: dict[str, Any]) -> tuple[dict[str, Any], str]:
     dtype = METHODS[method](quantisation)
     names = _not_converted(quantisation)
     experts_only = _has_experts(part) and (method == "mxfp4" or _keeps_attention(quantisation, part))
-    fields = {"blocks": plain, "experts": dtype} if experts_only else {"blocks": dtype}
+    fields: dict[str, Any] = {"blocks": plain, "experts": dtype} if experts_only else {"blocks": dtype}
     if part.get("expert_dtype") == "fp4":  # DeepSeek-V4: a scale for 32, beside blocks of fp8
         fields["experts"] = "mxfp4"
     if _has_experts(part) and any(name.endswith("experts") and "shared" not in name for name in names):
@@ -57,6 +57,11 @@ def stored_as(config: dict[str, Any]) -> tuple[dict[str, Any], str]:
     kept = f"; not converted: {', '.join(names[:MOST_MODULES])}{more}" if names else ""
     call = ", ".join(f'{name}="{value}"' for name, value in fields.items())
     return fields, f"in {dtype}, by the method {method}{kept}; the rest in {plain}: Precision({call})"
+
+
+def _word(value: Any) -> str:
+    """A name as the tables here have it; "" for what is none."""
+    return value.lower().replace("_", "-") if isinstance(value, str) else ""
 
 
 def _plain(levels: list[dict[str, Any]]) -> str:
@@ -134,7 +139,7 @@ ALGORITHMS = {"fp8": "fp8", "fp8-pb-wo": "fp8", "nvfp4": "nvfp4", "w4a16": "int4
 def _modelopt(quantisation: dict[str, Any]) -> str:
     inner = quantisation.get("quantization")
     said = quantisation.get("quant_algo") or (inner.get("quant_algo") if isinstance(inner, dict) else None)
-    found = ALGORITHMS.get(str(said).lower().replace("_", "-"))
+    found = ALGORITHMS.get(_word(said))
     if found is None and said is None and "config_groups" in quantisation:
         return _groups(quantisation)
     if found is None:

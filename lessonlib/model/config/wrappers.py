@@ -46,10 +46,10 @@ def language_part(config: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ..
         return inner, tuple(left_out)
     if len(levels) == 1:
         return config, ()
-    outer = next((level.get("model_type") for level in levels if level.get("model_type")), None)
+    outer = next((level["model_type"] for level in levels if isinstance(level.get("model_type"), str)), None)
     if kind is None and isinstance(outer, str):
         inner = {"model_type": f"{outer}_text"} | {key: value for key, value in inner.items() if key != "model_type"}
-    if not left_out and not str(kind).startswith(f"{outer}_text"):
+    if not left_out and not (isinstance(kind, str) and kind.startswith(f"{outer}_text")):
         left_out.append(f"what {shown(outer)} has beside its language model")
     if not any(re.search(r"hidden_size|n_embd|d_model|layers?$", key) for key in inner):
         raise InvalidInputError(

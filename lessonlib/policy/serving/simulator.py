@@ -176,6 +176,9 @@ def simulate(
     first request that does not fit even alone.
     """
     start, end = float(traffic.arrivals[0]), math.inf if horizon is None else horizon
+    if deployment.sizes.replicas > 1:
+        remedy = "a queue before several devices is not modelled: take 'tensor', or policy.steady_state"
+        raise wrong("simulate", "layout", deployment.layout, "'tensor'", remedy)
     if deployment.speculation is not None:
         raise wrong("simulate", "speculation", deployment.speculation, "None", "a step here emits one token")
     if prefill == "joint" and deployment.prefill_chunk is not None:
