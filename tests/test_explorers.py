@@ -102,7 +102,7 @@ def test_every_stop_gives_a_picture_or_a_sentence_and_reset_goes_back(explore):
     [
         (growth_view("deepseek-v3", 128, 12_800, 32), "needs"),
         (growth_view("llama-3.1-8b", 128, 1, 1), "longer output"),
-        (batch_view("llama-3.1-8b", "t4", 128, 128), "bf16"),
+        (batch_view("llama-3.1-8b", "t4", 128, 128), "needs"),
         (batch_view("gpt2", "h100-sxm", 1024, 128), "positions"),
         (prefill_view(131_072, 65_536, 1), "positions"),
         (price_view(128, 1, 1, 2), "no step to price"),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from lessonlib.base.errors import DoesNotFitError, InvalidInputError
 from lessonlib.policy.estimates import chi, omega, roof_batch
 from lessonlib.policy.full_server import at_latency, mean_slot_bytes, memory_batch, mixed_pass, steady_state
+from lessonlib.policy.mix import price
 from lessonlib.request.cost import request_cost
 from lessonlib.request.request import Request
 from lessonlib.time.deployment import Deployment, Efficiency, Speculation
@@ -102,6 +103,15 @@ def test_omega_is_chis_corollary(prompt, output):
     assert omega(deployment, request) == pytest.approx(
         roof_batch(deployment, request) / (deployment.memory_free / (131_072 * span)), rel=1e-12
     )
+
+
+@pytest.mark.parametrize("layout", ["tensor", "expert"])
+def test_chi_does_not_depend_on_the_number_of_devices(layout):
+    one, four = (server(qwen3_30b_a3b(), device(), devices=n, layout=layout) for n in (1, 4))
+    routers = 4 * 48 * 2048 * 128 if layout == "tensor" else 48 * 2048 * 128  # tensor parallelism copies them
+    used = one.model.block_matmul_weights + one.model.head_weights
+    expected = chi(one, REASONING) * used / (used - 48 * 2048 * 128 + routers)
+    assert chi(four, REASONING) == pytest.approx(expected, rel=1e-9)
 
 
 def test_int4_weights_leave_chi_as_it_is_and_a_window_ends_its_growth():
@@ -211,6 +221,21 @@ def test_littles_law_and_more_users_never_wait_less(prompt, output, batch):
     one, more = (steady_state(server(accelerator=device()), request, b) for b in (batch, batch + 1))
     assert one.wait == one.batch * one.seconds_per_request < more.wait
     assert more.seconds_per_request <= one.seconds_per_request * (1 + 1e-12)
+
+
+def test_devices_with_sequences_of_their_own_prefill_a_prompt_each():
+    deployment = server(qwen3_30b_a3b(), device(), devices=4, layout="expert")
+    request = Request(3000, 100)
+    together = request_cost(deployment, request, 4)
+    state = steady_state(deployment, request, 64)
+    assert state.ttft == pytest.approx(together.prefill.seconds, rel=1e-12)
+    assert state.parts["prefill"] == pytest.approx(together.prefill.seconds / 4, rel=1e-12)
+    assert state.tpot == pytest.approx((state.wait - state.ttft) / 99, rel=1e-12)
+    many = Request(np.full(3, 3000), np.full(3, 100))
+    assert price(deployment, many, 64).seconds / 3 == pytest.approx(state.seconds_per_request, rel=1e-12)
+    assert price(deployment, many, 64).tpot == pytest.approx(state.tpot, rel=1e-12)
+    mixed = steady_state(deployment, request, 64, mixed=True)
+    assert mixed.seconds_per_request <= state.seconds_per_request * (1 + 1e-12)
 
 
 # ---- mixed passes

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers import BY_HAND, assembled, h100, llama, qwen3_30b_a3b, server
+from helpers import BY_HAND, assembled, deepseek_v3, device, h100, llama, qwen3_30b_a3b, server
 
 from lessonlib import policy
 from lessonlib.base.errors import DoesNotFitError, InvalidInputError
@@ -199,6 +199,8 @@ def seconds_each(
     return linear(128, 1) + (linear(batch * new, batch * new) + caches) * (output - 1) / passed / batch
 
 
+EXPERTS = server(qwen3_30b_a3b(), device())
+LATENT = server(deepseek_v3(), device())
 # A lever, its arguments, and what it changes by hand: sizes of the above, or bounds of the speed-up. Where that case is
 # not touched, another deployment comes last.
 LEVERS = {
@@ -213,6 +215,8 @@ LEVERS = {
     "chunked_prefill": ([64], (0.998, 1)),  # a second prefill pass reads the weights once more
     "speculative_decoding": ([4, 0.7, "free"], {"passed": 1 + 0.7 + 0.7**2 + 0.7**3 + 0.7**4, "new": 5}),
     "batch_to_limit": ([], {"batch": limit()}),
+    "expert_parallel": ([4], (1, 4), EXPERTS),
+    "sparse_attention": ([2048, 64, 128], (0.9, 3), LATENT),
     "drafts_that_yield": (
         [4, 2.7731, "free"],
         {"passed": 2.7731, "new": 5},

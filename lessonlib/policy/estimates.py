@@ -65,7 +65,8 @@ def chi(deployment: Deployment, request: Request, mix: bool = False) -> Any:
     span = prompt + output / 2
     each = sum(kind.cache_bytes * (kind.mixer.read(span - 1, 1.0) + 1) for kind in deployment.sizes.kinds)
     reading = output * each / deployment.bandwidth
-    computing = (prompt - cached + output) * pass_cost(deployment, 1).linear.compute_seconds
+    each_one = deployment.sizes.replicas  # a token on each device that serves sequences of its own
+    computing = (prompt - cached + output) * pass_cost(deployment, 1, 0, each_one).linear.compute_seconds / each_one
     return float(np.sum(reading) / np.sum(computing)) if mix else reading / computing
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from lessonlib.base.checks import checked, count, flag, optional, rate, wrong
 from lessonlib.base.elementwise import ratio
 from lessonlib.base.errors import InvalidInputError
-from lessonlib.request.cost import decode_phase, request_cost
+from lessonlib.request.cost import decode_phase, prefill_phase, request_cost
 from lessonlib.request.request import BATCH, REQUEST, REQUESTS, Request, columns_of
 from lessonlib.time.deployment import DEPLOYMENT, Deployment
 from lessonlib.time.roofline import Phase
@@ -77,7 +77,8 @@ class SteadyState:
 
     `parts`: GPU seconds of one request: "prefill" (its own pass; when `mixed`, what riding on decode steps adds to
     them), "linear" (its share of the steps' linear layers, all-reduces and overhead) and "attention" (its own, over its
-    answer; constant state included). `ttft`: seconds of the prompt prefilled alone, without the time in a queue.
+    answer; constant state included). `ttft`: seconds of the prompt's pass, without the time in a queue; where devices
+    serve sequences of their own, each prefills one prompt in it.
     """
 
     request: Request
@@ -103,7 +104,7 @@ class SteadyState:
 
         (wait - own prefill) / (n_out - 1). Mixed, no pass is a prefill's alone, and nothing is taken off.
         """
-        return ratio(self.wait - (0.0 if self.mixed else self.parts["prefill"]), self.steps)
+        return ratio(self.wait - (0.0 if self.mixed else self.ttft), self.steps)
 
     @property
     def tokens_per_second(self) -> float:
@@ -139,12 +140,15 @@ def steady_state(
     decode = decode_phase(deployment, float(request.prompt), float(request.output), float(batch))
     attention = float(decode.attention.seconds) / batch
     linear = float(decode.seconds) / batch - attention
-    prefill = float(alone.prefill.seconds)
-    parts = {"prefill": prefill, "linear": linear, "attention": attention}
+    ttft, prompts = float(alone.prefill.seconds), min(batch, deployment.sizes.replicas)
+    if prompts > 1:  # one on each device that serves sequences of its own
+        numbers = (float(request.prompt), float(request.cached), float(prompts))
+        ttft = float(prefill_phase(deployment, *numbers).seconds)
+    parts = {"prefill": ttft / prompts, "linear": linear, "attention": attention}
     if mixed:
         steps = request.output - 1
         parts["prefill"] = max(0.0, mixed_pass(deployment, request, batch) * steps / batch - linear - attention)
-    return SteadyState(request, batch, mixed, prefill, parts)
+    return SteadyState(request, batch, mixed, ttft, parts)
 
 
 @checked(deployment=DEPLOYMENT, request=REQUEST, batch=BATCH)
@@ -165,7 +169,7 @@ def mixed_pass(deployment: Deployment, request: Request, batch: int) -> float:
     sizes = deployment.sizes
     works = linear_work(sizes, tokens, batch + begun)
     works += [attention_work(kind, new, float(request.cached), 1.0, begun) for kind in sizes.kinds]
-    together = Phase(deployment, [Passes(sizes, works, tokens, 1.0)])
+    together = Phase(deployment, [Passes(sizes, works, tokens / sizes.replicas, 1.0)])
     decode = decode_phase(deployment, float(request.prompt), float(request.output), float(batch))
     return float(together.seconds + decode.attention.seconds / steps)
 

@@ -12,10 +12,12 @@ from lessonlib.base.errors import UnknownNameError
 from lessonlib.model.attention import GroupedQueryAttention, MultiHeadLatentAttention
 from lessonlib.model.block import Block
 from lessonlib.model.precision import Precision
+from lessonlib.model.sparse import SparseLatentAttention
 from lessonlib.policy.full_server import full_batch, steady_state
 from lessonlib.request.cost import prefill_phase
 from lessonlib.request.request import REQUESTS, Case, Request
 from lessonlib.time.deployment import DEPLOYMENT, Deployment, Speculation
+from lessonlib.work.layouts import EXPERT, TENSOR
 
 
 @dataclass(frozen=True)
@@ -137,7 +139,33 @@ def latent_attention(rank: int = 512, rope_dim: int = 64) -> Lever:
 @checked(devices=count())
 def tensor_parallel(devices: int) -> Lever:
     """The same model over `devices` devices. GPU seconds are of the group: multiply by devices for device-seconds."""
-    return _on_deployment(f"tensor parallel {devices}", lambda d: replace(d, devices=devices))
+    return _on_deployment(f"tensor parallel {devices}", lambda d: replace(d, devices=devices, layout=TENSOR))
+
+
+@checked(devices=count())
+def expert_parallel(devices: int) -> Lever:
+    """The same model over `devices` devices, attention data-parallel and routed experts shared out among them."""
+    return _on_deployment(f"expert parallel {devices}", lambda d: replace(d, devices=devices, layout=EXPERT))
+
+
+@checked(top_k=count(), index_heads=count(), index_dim=count())
+def sparse_attention(top_k: int = 2048, index_heads: int = 64, index_dim: int = 128) -> Lever:
+    """MLA whose queries attend to the `top_k` tokens that an indexer picks, as in DeepSeek-V3.2. Another model."""
+
+    def sparse(block: Block) -> Block:
+        old = block.mixer
+        if type(old) is not MultiHeadLatentAttention or old.query_rank is None:
+            return block
+        sizes = {field.name: getattr(old, field.name) for field in fields(old) if field.init}
+        index = {"top_k": top_k, "index_heads": index_heads, "index_dim": index_dim}
+        return replace(block, mixer=SparseLatentAttention(**(sizes | index)))
+
+    def change(deployment: Deployment) -> Deployment:
+        model = deployment.model
+        blocks = tuple((layers, sparse(block)) for layers, block in model.blocks)
+        return replace(deployment, model=replace(model, name=f"{model.name} with sparse attention", blocks=blocks))
+
+    return _on_deployment(f"sparse attention, top {top_k:,}", change)
 
 
 @checked(hit=fraction(zero=True))

@@ -76,7 +76,7 @@ class TrafficCost:
     decode_share = property(lambda self: self.decode.seconds / self.seconds)
     wait = property(lambda self: self.batch * self.seconds / len(self.ttft))
     step = property(lambda self: ratio(self.batch * self.decode.seconds, self.steps))
-    tpot = property(lambda self: ratio(self.batch * self.seconds - self.prefill.seconds, self.steps))
+    tpot = property(lambda self: ratio(self.batch * self.seconds - float(np.sum(self.ttft)), self.steps))
 
     @property
     def request_clock_decode_share(self) -> float:
@@ -97,9 +97,10 @@ def price(deployment: Deployment, request: Request, batch: int) -> TrafficCost:
         raise InvalidInputError("price: the request has no array; expected a Request of arrays.")
     if deployment.prefill_chunk is not None:
         raise InvalidInputError("price: the deployment has a prefill_chunk; take one without: prompts are taken whole.")
-    prefill = prefill_phase(deployment, prompt, cached, 1.0)
+    prompts = float(min(batch, deployment.sizes.replicas))  # in a pass, one on each device with sequences of its own
+    prefill = prefill_phase(deployment, prompt, cached, prompts)
     decode = decode_phase(deployment, prompt, output, float(batch))
-    phases = (_summed(prefill, len(prompt), 1.0), _summed(decode, len(prompt), 1.0 / batch))
+    phases = (_summed(prefill, len(prompt), 1.0 / prompts), _summed(decode, len(prompt), 1.0 / batch))
     return TrafficCost(batch, float(np.sum(output - 1)), *phases, prefill.seconds + np.zeros(len(prompt)))
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lessonlib.base.checks import checked, optional
-from lessonlib.base.errors import DoesNotFitError
+from lessonlib.base.errors import DoesNotFitError, InvalidInputError
 from lessonlib.model.attention import GroupedQueryAttention, MultiHeadLatentAttention
 from lessonlib.model.draft import DraftHead
 from lessonlib.model.feedforward import DenseFeedForward
@@ -22,6 +22,7 @@ from lessonlib.policy.levers import (
     RELOAD_RATES,
     Lever,
     drafts_that_yield,
+    expert_parallel,
     faster_peak,
     more_bandwidth,
     more_memory,
@@ -29,6 +30,7 @@ from lessonlib.policy.levers import (
     prefix_reload,
     quantised,
     shorter_answer,
+    sparse_attention,
     tensor_parallel,
     windowed_layers,
 )
@@ -84,10 +86,14 @@ def usual_levers(deployment: Deployment, request: Request) -> dict[str, Lever]:
     mixers = [mixer for _, mixer in deployment.model.mixer_kinds]
     if all(type(mixer) is GroupedQueryAttention and mixer.window is None for mixer in mixers):
         found["sparse layers: 5 of 6 with a window of 1,024 (another model)"] = windowed_layers(1024, 6)
+    if any(type(mixer) is MultiHeadLatentAttention and mixer.query_rank is not None for mixer in mixers):
+        found["sparse layers: the best 2,048 tokens (another model)"] = sparse_attention()
     if deployment.speculation is None:
         found |= _drafts(deployment)
     if deployment.accelerator.link is not None:
-        found["twice the devices, tensor parallel"] = tensor_parallel(2 * deployment.devices)
+        layouts = {"tensor": tensor_parallel} | ({"expert": expert_parallel} if deployment.model.expert_kinds else {})
+        for layout, lever in layouts.items():
+            found[f"twice the devices, {layout} parallel"] = lever(2 * deployment.devices)
     return found
 
 
@@ -152,7 +158,7 @@ def _gains(deployment: Deployment, request: Request, batch: int) -> dict[str, tu
         try:
             changed = lever(deployment, request, batch)
             after = both(changed)
-        except DoesNotFitError:
+        except (DoesNotFitError, InvalidInputError):  # heads that do not divide, no room for one request
             continue
         held, limit = (seconds(old, case) / seconds(new, changed) for old, new in zip(before, after, strict=True))
         found[name] = held, limit

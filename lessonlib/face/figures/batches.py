@@ -32,10 +32,10 @@ TWO_REQUESTS = (INK, OTHER)  # their curves: requests, not phases or parts
 
 @house_style()
 def throughput_by_batch(series: Mapping[str, tuple[Sequence[float], Sequence[float], float]], title: str) -> Figure:
-    """Output tokens a second by batch, log-log: a curve for each request, its memory wall, its roof batch.
+    """Output tokens a second by batch, log-log: a curve for each request, its memory batch, its roof batch.
 
-    `series`: label to (batches, tokens a second, roof batch). The last batch is the wall. Where the roof batch lies
-    beyond the wall it is drawn hollow, at the height that the wall allows.
+    `series`: label to (batches, tokens a second with prompts mixed in, as the roof batch is of such passes, roof
+    batch). The last batch is the memory batch. Where the roof batch lies beyond it, it is drawn hollow, at its height.
     """
     figure, axes = new_figure(title, height=5.0)
     axes.set(xscale="log", yscale="log", xlim=(1, 700))
@@ -55,7 +55,7 @@ def throughput_by_batch(series: Mapping[str, tuple[Sequence[float], Sequence[flo
     axes.set_xlabel("batch size (log scale)")
     axes.set_ylabel("output tokens a second (log scale)")
     for (name, (batches, rates, roof)), colour in zip(series.items(), TWO_REQUESTS, strict=False):
-        words = f"{name}: memory full at {batches[-1]:,.0f}\n{rates[-1]:,.0f} tokens/s\nroof batch {roof:,.0f}"
+        words = f"{name}: memory full at {batches[-1]:,.0f}\n{rates[-1]:,.0f} tokens/s\nlinear layers' roof {roof:,.0f}"
         label(axes, (batches[-1], rates[-1]), words, color=INKS.get(colour, colour), fontweight="bold")
     return figure
 

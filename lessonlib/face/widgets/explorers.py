@@ -179,7 +179,7 @@ def explore_growth() -> Explorer:
 
 
 def batch_numbers(model: str, accelerator: str, prompt: int, output: int) -> dict[str, str]:
-    """Both walls, and the steady state alone and at the memory wall."""
+    """Memory batch and roof batch, and the steady state alone and at the memory batch, each prompt by itself."""
     deployment, request = deployed(model, accelerator), Request(prompt, output)
     wall = memory_batch(deployment, request)
     alone, full = (steady_state(deployment, request, batch) for batch in (1, wall))
@@ -196,14 +196,15 @@ def batch_numbers(model: str, accelerator: str, prompt: int, output: int) -> dic
 
 
 def batch_view(model: str, accelerator: str, prompt: int, output: int) -> str:
-    """Output tokens a second by batch in steady state, up to the memory wall, with the roof batch on it."""
+    """Output tokens a second by batch, prompts mixed into steps, up to the memory batch, with the roof batch on it."""
 
     def inside() -> str:
         deployment, request = deployed(model, accelerator), Request(prompt, output)
         deployment.require_fit(prompt + output)
         wall = memory_batch(deployment, request)
         batches = np.unique(np.geomspace(1, wall, POINTS).round()).astype(int)
-        rates = [steady_state(deployment, request, int(batch)).tokens_per_second for batch in batches]
+        mixed = output > 1  # one output token has no step to ride on
+        rates = [steady_state(deployment, request, int(batch), mixed).tokens_per_second for batch in batches]
         roof = roof_batch(deployment, request)
         most = 10 ** math.ceil(math.log10(max(10.0, 1.5 * wall, roof)))
         x = Axis("batch size", 1, most, log=True)
@@ -213,12 +214,14 @@ def batch_view(model: str, accelerator: str, prompt: int, output: int) -> str:
             10 ** math.ceil(math.log10(max(rates) * 1.2)),
             True,
         )
-        marks = [(float(wall), f"memory is full: {wall:,}"), (roof, f"roof batch {roof:,.0f}")]
+        marks = [(float(wall), f"memory is full: {wall:,}"), (roof, f"roof of the linear layers {roof:,.0f}")]
         if abs(x.share(float(wall)) - x.share(roof)) < 0.25:
             marks = marks[:1]
         title = f"{model} on {accelerator}: {rates[0]:,.0f} tokens/s alone, {rates[-1]:,.0f} at batch {wall:,}"
         numbers = batch_numbers(model, accelerator, prompt, output)
-        return chart(title, x, y, [Curve("steady state", INK, batches, rates)], marks) + table(numbers)
+        return chart(
+            title, x, y, [Curve("prompts mixed in" if mixed else "steady state", INK, batches, rates)], marks
+        ) + table(numbers)
 
     return framed(inside)
 
