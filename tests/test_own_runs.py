@@ -1,4 +1,4 @@
-"""Timings made with a known efficiency give it back; timings that contradict each other or the datasheet are refused."""
+"""Timings made with a known efficiency give it back; timings that contradict each other are refused."""
 
 from dataclasses import replace
 

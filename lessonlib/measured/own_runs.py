@@ -8,7 +8,7 @@ overhead, a prefill the fraction of peak. One's own server, timed once, predicts
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from lessonlib.time.deployment import PLAIN, Deployment, Efficiency
 from lessonlib.time.roofline import Phase
 
 LEAST_DIFFERENCE = 1e-3  # of the bytes that two runs read in a step: of less, a stopwatch makes anything
+MOST_ALIKE = 1e6  # the condition number of the equations, above which rounding decides
 ROUNDING = 1e-9  # relative, by which exact timings may seem faster than the datasheet
 
 
@@ -98,22 +99,31 @@ def efficiency_from_runs(first: TimedRun, second: TimedRun, prefill: TimedRun | 
     table = np.array([(r.compute, r.memory, r.passes) for r in (run.at_full_rates for run in runs)])
     if prefill is None:
         told = first.deployment.efficiency.mfu
-        slower, overhead = np.linalg.solve(table[:, 1:], np.array(rest) - table[:, 0] / told)
+        slower, overhead = _solved(table[:, 1:], np.array(rest) - table[:, 0] / told)
         inverse_mfu = 1 / told
     else:
         if table[2, 0] <= table[2, 1]:
             raise wrong("efficiency_from_runs", "prefill", prefill.new, "a prompt so long that its compute outweighs")
-        inverse_mfu, slower, overhead = np.linalg.solve(table, np.array(rest))
-    overhead = (
-        0.0 if abs(overhead) <= ROUNDING * min(run.seconds / run.at_full_rates.passes for run in runs) else overhead
-    )
+        inverse_mfu, slower, overhead = _solved(table, np.array(rest))
+    least = min(run.seconds / run.at_full_rates.passes for run in runs)
     return replace(
         first.deployment.efficiency,
         mfu=_fraction(inverse_mfu, "peak"),
         mbu=_fraction(slower, "bandwidth"),
-        overhead=_overhead(overhead),
+        overhead=_overhead(0.0 if abs(overhead) <= ROUNDING * least else overhead),
         overlap=False,
     )
+
+
+def _solved(table: Any, seconds: Any) -> Any:
+    """1 / mfu where a prefill tells it, 1 / mbu and the overhead; InvalidInputError where the runs do not tell them."""
+    scale = np.max(table, axis=0)
+    if np.linalg.cond(table / scale) > MOST_ALIKE:
+        raise InvalidInputError(
+            "efficiency_from_runs: the runs ask too alike a mixture of compute and bytes to be told apart; time decode "
+            "of small batches at two contexts, and a prefill of a long prompt."
+        )
+    return np.linalg.solve(table / scale, seconds) / scale
 
 
 def _require_kind(name: str, run: TimedRun, first: TimedRun) -> None:
@@ -135,8 +145,8 @@ def _fraction(inverse: float, what: str) -> float:
         )
     if inverse < 1 - ROUNDING:
         raise InvalidInputError(
-            f"efficiency_from_runs: the runs differ as if the {what} were {1 / inverse:.3g} times the datasheet's; check "
-            "seconds, steps, batch and the bytes of the weights, and whether speculation or a prefix cache is on."
+            f"efficiency_from_runs: the runs differ as if the {what} were {1 / inverse:.3g} times the datasheet's; "
+            "check seconds, steps, batch and the bytes of the weights, and whether speculation or a prefix cache is on."
         )
     return min(1.0, 1 / float(inverse))
 
