@@ -48,7 +48,9 @@ def test_the_table_itself_reads_back_equal():
 
 
 def test_own_rows_are_read_in_si_units():
-    first, second = read_measurements(table({}, {"id": "2", "metric": "tpot", "value": "12.5", "unit": "ms"}))
+    first, second = read_measurements(
+        table({}, {"id": "2", "metric": "tpot", "value": "12.5", "unit": "ms", "output_tokens": "9"})
+    )
     assert (first.id, first.value, first.unit, first.model, first.batch) == ("mine", 250.5, "tokens/s", None, 4)
     assert (second.id, second.value, second.unit, second.source_url) == ("2", 0.0125, "s", None)
 
