@@ -23,8 +23,8 @@ from lessonlib.time.accelerator import Accelerator
 from lessonlib.time.deployment import Efficiency
 
 HELD_BACK = (
-    " On the measurements that were held back, decode on unified memory reached 42% of the floor's speed in the median, "
-    "not the 76% of the rows here: expect less."
+    " On the measurements that were held back, decode on unified memory reached 42% of the floor's speed in the "
+    "median, not the 76% of the rows here: expect less."
 )
 
 
