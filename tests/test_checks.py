@@ -38,6 +38,7 @@ from lessonlib.base.errors import UnknownNameError, shown
 from lessonlib.facts.measurements import load_measurements
 from lessonlib.facts.own_traffic import OwnTraffic
 from lessonlib.facts.workloads import load_workload
+from lessonlib.measured.own_runs import TimedRun
 from lessonlib.measured.published import points
 from lessonlib.measured.timing.server_client import Limits
 from lessonlib.model.attention import ChunkedAttention, GroupedQueryAttention, MultiHeadLatentAttention
@@ -69,6 +70,7 @@ EXAMPLES: dict[type, Any] = {  # of what rules ask for, and of what has rules
         load_workload("chat"),
         load_measurements()[0],
         points()[0],
+        TimedRun(server(), 0.01),
         LengthQuantiles((0.5, 1), (10, 20)),
         GroupedQueryAttention(width=8, heads=4, kv_heads=2, head_dim=2),
         MultiHeadLatentAttention(width=8, heads=4, kv_rank=4, nope_dim=2, rope_dim=2, value_dim=2),
