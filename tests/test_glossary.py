@@ -20,12 +20,13 @@ prefill; decode; forward pass; step; prompt tokens; output tokens; context; span
 time to first token (TTFT); time to first answer token; time per output token (TPOT); inter-token latency;
 arithmetic intensity; ridge point; roofline; MFU; MBU; GQA; MQA; MHA; MLA; sliding window; mixture of experts;
 speculative decoding; prefix cache; chunked prefill; tensor parallelism; FLOP; FLOP/s; GB; GiB;
-GPU clock; request clock; rho; omega; roof batch; decode-heavy workload
+GPU clock; request clock; undisturbed; latency target; rho; chi; omega; roof batch; memory batch; weighted span;
+full server; steady state; sparse attention; chunked attention; expert parallelism; data-parallel attention; all-to-all;
+decode-heavy workload
 """
 SAID = {  # as a notebook says it, where that is not the word itself
     "ridge point": "ridge",
     "time to first answer token": "first answer token",
-    "memory batch": "memory limit",
     "decode-heavy workload": "decode-heavy",
 }
 

@@ -1,10 +1,12 @@
 """The numbers that notebook 03 says in its prose, each made by the library."""
 
-from lessonlib import load_model
+from lessonlib import load_accelerator, load_model
 from lessonlib.face.exercises.book.common import REASONING, server
 from lessonlib.facts.measurements import load_measurements
+from lessonlib.model.precision import Precision
 from lessonlib.policy.cache import cache_by_kind, span_where_cache_passes_weights, step_parts
 from lessonlib.time.deployment import Deployment
+from lessonlib.time.roofline import pass_cost
 
 BATCH = 32
 
@@ -43,6 +45,20 @@ def own_share():
     return f"Your own thought adds {100 * (last / first - 1):.0f} %"
 
 
+def measured_growth():
+    """Growth from no cache to the deepest context, measured over floor: the same first digits for both models."""
+    found = set()
+    dgx, q8 = load_accelerator("dgx-spark"), {"head": "q8_0", "embedding": "q8_0", "cache": "fp16"}
+    for name, more in (("gpt-oss-120b", {"experts": "mxfp4"}), ("qwen3-30b-a3b", {})):
+        machine = Deployment(load_model(name), dgx, Precision("q8_0", **more, **q8))
+        rows = load_measurements(model=name, source="llamacpp-benches", metric="decode_rate")
+        ends = sorted(rows, key=lambda row: row.context_tokens)[:: len(rows) - 1]
+        floor = [sum(pass_cost(machine, 1, row.context_tokens + i).seconds for i in range(32)) / 32 for row in ends]
+        found.add(round((1 / ends[1].value - 1 / ends[0].value) / (floor[1] - floor[0]), 1))
+    (growth,) = found
+    return f"about {growth} times that of the floor"
+
+
 HELD = {
     "gpt-oss-20b has 24 layers": lambda: f"gpt-oss-20b has {gpt_oss().model.layers} layers",
     "In one layer a token takes 2,048 bytes": bytes_in_a_layer,
@@ -57,4 +73,5 @@ HELD = {
         f"from a span of {span_where_cache_passes_weights(server(), BATCH):,} tokens on"
     ),
     "Your own thought adds 4 %": own_share,
+    "about 1.4 times that of the floor": measured_growth,
 }
