@@ -77,7 +77,7 @@ def test_the_teachers_page_has_each_notebook_with_its_minutes_and_known_exercise
 NUMBERS = {
     "docs/instructors.md": {
         "97 % decode": lambda: f"{int(100 * cost_of(CHAT).decode_share)} % decode",
-        "a batch of 370": lambda: f"a batch of {largest_batch(CHAT):.0f}",
+        "a batch of 403": lambda: f"a batch of {largest_batch(CHAT):.0f}",
     },
     "docs/glossary.md": {
         "2**30 bytes, about 7 % more": lambda: f"2**30 bytes, about {100 * (2**30 / 1e9 - 1):.0f} % more",
