@@ -3,8 +3,10 @@
 from lessonlib import load_accelerator, load_model
 from lessonlib.face.exercises.book.common import REASONING, server
 from lessonlib.facts.measurements import load_measurements
+from lessonlib.facts.workloads import load_workload
 from lessonlib.model.precision import Precision
 from lessonlib.policy.cache import cache_by_kind, span_where_cache_passes_weights, step_parts
+from lessonlib.policy.full_server import memory_batch
 from lessonlib.time.deployment import Deployment
 from lessonlib.time.roofline import pass_cost
 
@@ -59,6 +61,23 @@ def measured_growth():
     return f"about {growth} times that of the floor"
 
 
+def chat_on_a_full_server():
+    chat = load_workload("chat").mean
+    bound = pass_cost(server(), 1, batch=memory_batch(server(), chat)).roofs["linear layers"].bound
+    return f"At chat's batch the linear layers are {bound} bound"
+
+
+def latent_attention():
+    """Intensity of a step's MLA over the ridge: one device in bf16, in fp8, and eight devices in fp8."""
+    h100, v3 = server().accelerator, load_model("deepseek-v3")
+    machines = [Deployment(v3, h100, Precision("bf16", cache=cache), n) for cache, n in (("bf16", 1), ("fp8", 1))]
+    machines.append(Deployment(v3, h100, Precision("bf16", cache="fp8"), 8))
+    ridge = h100.peak("bf16") / h100.bandwidth
+    plain, fp8, split = (pass_cost(each, 1, 4096, batch=8).attention.intensity / ridge for each in machines)
+    assert 0.75 < plain < 1 < fp8 and split < 0.5, (plain, fp8, split)
+    return "near the ridge of an H100, and with an fp8 cache past it"
+
+
 HELD = {
     "gpt-oss-20b has 24 layers": lambda: f"gpt-oss-20b has {gpt_oss().model.layers} layers",
     "In one layer a token takes 2,048 bytes": bytes_in_a_layer,
@@ -74,4 +93,6 @@ HELD = {
     ),
     "Your own thought adds 4 %": own_share,
     "about 1.4 times that of the floor": measured_growth,
+    "At chat's batch the linear layers are compute bound": chat_on_a_full_server,
+    "near the ridge of an H100, and with an fp8 cache past it": latent_attention,
 }
