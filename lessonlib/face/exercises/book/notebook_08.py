@@ -220,16 +220,16 @@ def quiz_experts_read(answer: Number) -> str:
 def quiz_attention_intensity(answer: Choice) -> str:
     """Which change makes decode attention itself compute bound on an H100?
 
-    a: Llama-3.1-8B at batch 370 instead of 1
+    a: Llama-3.1-8B at batch 368 instead of 1
     b: Llama-3.1-8B with an fp8 cache
     c: DeepSeek-V3's latent cache (MLA), in fp8
 
     - How many query heads use each byte of cache that is read?
     """
-    batch, fp8 = _attention_intensity("llama-3.1-8b", "bf16", 370), _attention_intensity("llama-3.1-8b", "fp8")
+    batch, fp8 = _attention_intensity("llama-3.1-8b", "bf16", 368), _attention_intensity("llama-3.1-8b", "fp8")
     mla, ridge = _attention_intensity("deepseek-v3", "fp8"), server().peak / server().bandwidth
     answer.says(
-        a=f"A batch does not change it: {batch:.0f} FLOP/byte at 1 and at 370. Each sequence reads its own cache.",
+        a=f"A batch does not change it: {batch:.0f} FLOP/byte at 1 and at 368. Each sequence reads its own cache.",
         b=f"Half the bytes, twice the intensity: {fp8:.0f} FLOP/byte, far under the ridge point of {ridge:.0f}.",
         c=f"{mla:.0f} FLOP/byte, over the ridge point of {ridge:.0f}: all heads share one latent.",
     )
