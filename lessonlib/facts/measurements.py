@@ -1,12 +1,17 @@
-"""Published measurements: each a value with its conditions, in SI units, and the place where it was read."""
+"""Published measurements, and a learner's own: each a value with its conditions, in SI units, and where it was read."""
 
+import csv
+import io
+import os
 from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any, ClassVar
 
-from lessonlib.base.checks import Checked, choice, count, optional, rate
-from lessonlib.base.errors import InvalidInputError, is_number, shown
-from lessonlib.facts.tables import known_name, rows_of, unknown
+from lessonlib.base.checks import Checked, choice, count, optional, rate, wrong
+from lessonlib.base.errors import InvalidInputError, LessonError, is_number, shown
+from lessonlib.base.files import GivenFile
+from lessonlib.facts.tables import cell, known_name, rows_of, unknown
+from lessonlib.model.precision import DTYPE
 
 # What a published value measures and in which unit the tables keep it; then that unit in SI.
 METRICS = {
@@ -20,6 +25,12 @@ METRICS = {
     "itl_slope": "ms/token",
     "itl_intercept": "ms",
 }
+# The tokens without which a metric says nothing.
+NEEDED = {
+    "prompt_tokens": ("prefill_rate", "ttft", "output_rate", "output_rate_per_device", "request_time"),
+    "output_tokens": ("output_rate", "output_rate_per_device", "request_time"),
+    "context_tokens": ("decode_rate", "tpot"),
+}
 SI_UNITS = {
     "tok/s": ("tokens/s", 1.0),
     "tok/s/device": ("tokens/s/device", 1.0),
@@ -27,6 +38,17 @@ SI_UNITS = {
     "ms": ("s", 1e-3),
     "ms/token": ("s/token", 1e-3),
 }
+
+
+# Columns of text, and those that no row can be without.
+WORDS = tuple(
+    "id source source_url licence retrieved quality model model_published accelerator accelerator_published "
+    "parallelism engine weights cache metric unit notes".split()
+)
+REQUIRED = tuple(
+    "id source quality model_published accelerator_published devices engine weights batch metric value unit".split()
+)
+LARGEST_TABLE = 2**24  # bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,9 +64,9 @@ class Measurement(Checked):
 
     id: str
     source: str
-    source_url: str
-    licence: str
-    retrieved: str
+    source_url: str | None = None
+    licence: str | None = None
+    retrieved: str | None = None
     quality: str
     model: str | None = None
     model_published: str
@@ -70,6 +92,8 @@ class Measurement(Checked):
         "metric": choice(METRICS),
         "quality": choice("ABC"),
         "value": rate("its unit"),
+        "weights": DTYPE,
+        "cache": optional(DTYPE),
         **dict.fromkeys(("devices", "batch"), count()),
         **dict.fromkeys(("prompt_tokens", "prompt_tokens_to", "output_tokens", "context_tokens"), optional(count(0))),
     }
@@ -77,6 +101,13 @@ class Measurement(Checked):
     @property
     def owner(self) -> str:
         return f"Measurement {shown(self.id)}"
+
+    def complete(self) -> None:
+        for name, metrics in NEEDED.items():
+            if self.metric in metrics and getattr(self, name) is None:
+                raise wrong(self.owner, name, None, f"tokens, which {self.metric} needs")
+        if self.metric == "tpot" and self.output_tokens == 1:
+            raise wrong(self.owner, "output_tokens", 1, "2 or more, as tpot is of the tokens after the first")
 
 
 def load_measurements(*, impossible: bool = False, **conditions: Any) -> tuple[Measurement, ...]:
@@ -95,6 +126,59 @@ def load_measurements(*, impossible: bool = False, **conditions: Any) -> tuple[M
             found = sorted({str(getattr(row, name)) for row in rows})
             unknown(f"value of {name}", wanted, found, f"data/{table}.csv")
     return tuple(row for row in rows if all(getattr(row, name) == wanted for name, wanted in conditions.items()))
+
+
+def read_measurements(path: str | os.PathLike[str] | bytes) -> tuple[Measurement, ...]:
+    """A learner's own measurements, from a CSV with the columns of data/measurements.csv (data/README.md says each).
+
+    `path`: the file's, or its bytes, as uploaded. The columns may stand in any order, and those that are blank in every
+    row may be left out. Raises InvalidInputError with the file, the line and the column: for one that is unknown,
+    twice or missing, a row too short or too long, an id twice, and a value that cannot be meant.
+    """
+    file = GivenFile(path, "Measurements file", "CSV", LARGEST_TABLE, "leave rows out")
+    reader = csv.reader(io.StringIO(file.text(), newline=""), strict=True)
+    read: dict[str, Measurement] = {}
+    try:
+        header = next(reader, [])
+        _require_columns(file, header)
+        for cells in reader:
+            if not any(text.strip() for text in cells):
+                continue
+            where = f"line {reader.line_num:,}"
+            if len(cells) != len(header):
+                file.refuse(f"has {len(cells):,} cells on {where}", f"give {len(header):,}, one for each column name")
+            row = _own_row(file, where, dict(zip(header, cells, strict=True)))
+            if row.id in read:
+                file.refuse(f"has the id {shown(row.id)} twice, again on {where}", "give each row one of its own")
+            read[row.id] = row
+    except csv.Error as error:
+        file.refuse(f"cannot be read as CSV on line {reader.line_num:,} ({error})", "close its quotes", error)
+    if not read:
+        file.refuse("has no row below its column names", "add a line a measurement")
+    return tuple(read.values())
+
+
+def _require_columns(file: GivenFile, header: list[str]) -> None:
+    known = list(rows_of("measurements")[0])
+    for name in header:
+        if name not in known:
+            file.refuse(f"has a column {shown(name)}", f"keep to the columns {', '.join(known)}")
+        if header.count(name) > 1:
+            file.refuse(f"has the column {shown(name)} twice", "keep the one that is meant")
+    if missing := [name for name in known if name in REQUIRED and name not in header]:
+        file.refuse(f"lacks the column {', '.join(missing)}", "add it, as data/README.md describes it")
+
+
+def _own_row(file: GivenFile, where: str, texts: dict[str, str]) -> Measurement:
+    empty: dict[str, Any] = dict.fromkeys(rows_of("measurements")[0])
+    row = empty | {name: text.strip() if name in WORDS else cell(text.strip()) for name, text in texts.items()}
+    row |= {name: row[name] or None for name in WORDS}
+    if absent := [name for name in REQUIRED if row[name] is None]:
+        file.refuse(f"has no {absent[0]} on {where}", "fill it in")
+    try:
+        return _measurement(row)
+    except LessonError as error:
+        file.refuse(f"has a wrong value on {where}: {str(error).rstrip('.')}", "mend that row", error)
 
 
 @cache

@@ -70,10 +70,10 @@ def data_folder(part: str = "") -> Path:
 def rows_of(name: str) -> tuple[dict[str, Any], ...]:
     """The rows of a table that exists, read once: not to be changed."""
     with (data_folder() / f"{name}.csv").open(encoding="utf-8", newline="") as stream:
-        return tuple({column: _cell(text) for column, text in row.items()} for row in csv.DictReader(stream))
+        return tuple({column: cell(text) for column, text in row.items()} for row in csv.DictReader(stream))
 
 
-def _cell(text: str) -> int | float | str | None:
+def cell(text: str) -> int | float | str | None:
     """A cell as a finite number where it is one; dates, names and sentences stay text."""
     if not text:
         return None

@@ -2,6 +2,7 @@
 
 from lessonlib.measured.calibration import Search, predicted_seconds, relative_errors
 from lessonlib.measured.efficiency import TypicalEfficiency, decode_search, typical_efficiency
+from lessonlib.measured.own_runs import TimedRun, efficiency_from_runs
 from lessonlib.measured.published import (
     SUSPECTS,
     below_the_floor,

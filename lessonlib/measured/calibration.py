@@ -1,12 +1,13 @@
 """Calibration: two numbers between the floor and a real machine, and how far a prediction from them may be trusted.
 
-    seconds = sum over roofs of max(compute / mfu, memory / mbu) + communication + passes x overhead
+    seconds = sum over roofs of (compute / mfu + memory / mbu) + communication + passes x overhead
 
-`compute` and `memory` are a roof's seconds at the full peak and at the full bandwidth, as in roofline.py: the floor has
-mfu = mbu = 1 and no overhead. Decode is fitted by mbu and overhead, prefill by mfu and overhead. The fit is a
-search: of all pairs, that with the least mean |ln(predicted / measured)|, taken in each source and then over the
-sources. So each source counts once, however many rows it has, and one wild row does not steer (no squares). A fit is
-judged on sources that it has not seen, by |predicted / measured - 1|.
+`compute` and `memory` are a roof's seconds at the full peak and at the full bandwidth, as in roofline.py. A prediction
+adds them up; a bound takes the longer of the two: the floor has mfu = mbu = 1 and no overhead. Decode is fitted by mbu
+and overhead, prefill by mfu and overhead. The fit is a search: of all pairs, that with the least mean
+|ln(predicted / measured)|, taken in each source and then over the sources. So each source counts once, however many
+rows it has, and one wild row does not steer (no squares). A fit is judged on sources that it has not seen, by
+|predicted / measured - 1|.
 """
 
 import math
@@ -17,7 +18,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from lessonlib.base.checks import Checked, a, checked, choice, fraction, items, numbers, rate, wrong
+from lessonlib.base.checks import Checked, a, checked, choice, flag, fraction, items, numbers, rate, wrong
 from lessonlib.base.errors import shown
 from lessonlib.time.deployment import Efficiency
 
@@ -101,11 +102,16 @@ class RelativeErrors(NamedTuple):
 
 
 def predicted_seconds(point: MeasuredTime, efficiency: Efficiency) -> float:
-    """What the equation at the head of this file predicts for a point."""
+    """The seconds of a point at an efficiency: the sum of both times of a roof, or their maximum where they overlap."""
+    join = max if efficiency.overlap else _sum
     roofs = zip(point.compute, point.memory, strict=True)
-    busy = sum(max(compute / efficiency.mfu, memory / efficiency.mbu) for compute, memory in roofs)
+    busy = sum(join(compute / efficiency.mfu, memory / efficiency.mbu) for compute, memory in roofs)
     latency = point.all_reduces * efficiency.all_reduce_latency
     return busy + point.communication + latency + point.passes * efficiency.overhead
+
+
+def _sum(compute: float, memory: float) -> float:
+    return compute + memory
 
 
 @checked(ratios=numbers(-math.inf, math.inf, holes=True))
@@ -129,20 +135,25 @@ def source_quantiles(values: Any, publishers: Any, levels: Sequence[float]) -> l
 class Search:
     """Every pair of fraction and overhead, tried on every point once; then any choice of sources is fitted at once.
 
-    `part`: "mbu" to fit decode, "mfu" to fit prefill, whose memory roofs then take `mbu` (a fit of decode).
+    `part`: "mbu" to fit decode, "mfu" to fit prefill, whose memory roofs then take `mbu` (a fit of decode). `overlap`:
+    as in an Efficiency; True is to compare with.
     """
 
     @checked(
-        points=items(a(MeasuredTime, "published.points()[0]"), least=1), part=choice(("mbu", "mfu")), mbu=fraction()
+        points=items(a(MeasuredTime, "published.points()[0]"), least=1),
+        part=choice(("mbu", "mfu")),
+        mbu=fraction(),
+        overlap=flag(),
     )
-    def __init__(self, points: Sequence[MeasuredTime], part: str = "mbu", mbu: float = 1.0):
+    def __init__(self, points: Sequence[MeasuredTime], part: str = "mbu", mbu: float = 1.0, overlap: bool = False):
         self.points = points
         self.publishers = np.array([point.publisher for point in self.points])
         compute_divisor, memory_divisor = (FRACTIONS, mbu) if part == "mfu" else (1.0, FRACTIONS)
         rows = []
         for point in self.points:
             compute, memory = np.array(point.compute)[:, None], np.array(point.memory)[:, None]
-            busy = np.maximum(compute / compute_divisor, memory / memory_divisor).sum(axis=0)
+            join = np.maximum if overlap else np.add
+            busy = join(compute / compute_divisor, memory / memory_divisor).sum(axis=0)
             rest = point.communication + point.all_reduces * Efficiency().all_reduce_latency
             rows.append((busy[:, None] + rest + point.passes * OVERHEADS) / point.measured)
         self.ratios = np.array(rows)  # predicted / measured: point, fraction, overhead
@@ -195,6 +206,32 @@ class Search:
         found = {"the floor": self.floors}
         found["one constant"] = self.predict({(): self.fit(seen, constant=True)})
         return found | {name: self.predict(self.calibrate(seen, by), by) for name, by in LADDER.items()}
+
+    def left_out(self) -> Any:
+        """Predicted / measured of every point, each by two numbers fitted without any row of its publisher."""
+        found = np.empty(len(self.points))
+        for publisher in np.unique(self.publishers):
+            mine = self.publishers == publisher
+            found[mine] = self.predict({(): self.fit(~mine)})[mine]
+        return found
+
+    def covered(self, by: str = "memory_class") -> Any:
+        """Of every point, whether the range of the other publishers holds it: True or False.
+
+        The range is made as for a reader's own device: 10th to 90th percentile of measured / predicted, each publisher
+        once, of the rows with the same `by`; of all rows where no other publisher has such.
+        """
+        found, groups = np.zeros(len(self.points), dtype=bool), np.array([getattr(p, by) for p in self.points])
+        for publisher in np.unique(self.publishers):
+            mine = self.publishers == publisher
+            slower = 1 / self.predict({(): self.fit(~mine)})
+            for group in np.unique(groups[mine]):
+                others = ~mine & (groups == group)
+                others = others if others.any() else ~mine
+                fast, slow = source_quantiles(slower[others], self.publishers[others], (0.1, 0.9))
+                here = mine & (groups == group)
+                found[here] = (fast <= slower[here]) & (slower[here] <= slow)
+        return found
 
     def alternate(self) -> Any:
         """The stated split, a mask: publishers in alphabetical order, every second one from the first on is seen."""

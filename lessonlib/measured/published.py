@@ -6,19 +6,21 @@ the row says: data/below_the_floor.csv lists these with the reason.
 
 Which peak bounds a row: that of fp8 for fp8 weights where the device has one; of int8 for quantised weights of
 llama.cpp, which multiplies blocks of int8; else the 16-bit peak, on GeForce with fp16 accumulation where the engine
-uses that.
+uses that. So a quantised prefill of llama.cpp on NVIDIA is bounded, and not predicted: its kernels for blocks of int8
+reach a third to a fifth of that peak.
 """
 
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 
-from lessonlib.base.checks import a, checked, items
-from lessonlib.base.errors import InvalidInputError
+from lessonlib.base.checks import a, checked, choice, items, optional, wrong
+from lessonlib.base.errors import InvalidInputError, shown
 from lessonlib.facts.catalogue import load_accelerator, load_model
 from lessonlib.facts.measurements import Measurement, load_measurements
 from lessonlib.facts.tables import load_table
 from lessonlib.measured.calibration import MeasuredTime
+from lessonlib.model.model import Model
 from lessonlib.model.precision import MULTIPLIED_IN, UNQUANTISED, Precision
 from lessonlib.request.cost import decode_passes, prefill_passes
 from lessonlib.time.accelerator import Accelerator
@@ -31,6 +33,10 @@ FP16_ACCUMULATE = (*GGML, "TinyChat", "ExLlamaV2")
 QUANTISED_HEAD = (*GGML, "MLC-LLM", "ExLlamaV2", "gpt-fast")
 SUSPECTS = {"a": "m2264", "b": "m2266", "c": "m2276", "d": "m2262", "e": "m2269"}  # Qwen2-7B in fp16 on H100
 ROW = a(Measurement, "load_measurements()[0]")
+MEMORY_CLASSES = ("HBM", "GDDR", "unified")
+MODEL = optional(a(Model, "own_model('config.json')"))
+ACCELERATOR = optional(a(Accelerator, "load_accelerator('h100-sxm')"))
+MEMORY_CLASS = optional(choice(MEMORY_CLASSES))
 WHOLE_REQUEST = ("request_time", "output_rate", "output_rate_per_device")
 
 
@@ -52,21 +58,35 @@ def memory_classes() -> dict[str, str]:
     return {row["name"]: row["memory_class"] for row in load_table("accelerators")}
 
 
+def memory_class_of(owner: str, accelerator: Accelerator, memory_class: str | None) -> str:
+    """The class told, else that of the catalogue's accelerator of this name; InvalidInputError for an own one."""
+    found = memory_class or memory_classes().get(accelerator.name)
+    if found is None:
+        expected = f"one of {', '.join(MEMORY_CLASSES)}, as {shown(accelerator.name)} is not in the catalogue"
+        raise wrong(owner, "memory_class", memory_class, expected)
+    return found
+
+
 @cache
-def _accelerator(name: str, fp16_accumulate: bool) -> Accelerator:
-    """The accelerator; with its second fp16 peak, where the table has one and the engine accumulates in fp16."""
+def _accumulating_in_fp16(name: str) -> Accelerator:
+    """The catalogue's accelerator with its second fp16 peak, where the table has one."""
     accelerator = load_accelerator(name)
     second = next(row for row in load_table("accelerators") if row["name"] == name)["fp16_fp16_accumulate_tflops"]
-    if not fp16_accumulate or second is None:
-        return accelerator
-    return replace(accelerator, peaks={**accelerator.peaks, "fp16": second * 1e12})
+    return accelerator if second is None else replace(accelerator, peaks={**accelerator.peaks, "fp16": second * 1e12})
 
 
 @cache
-def _deployment(
+def _published_deployment(
     model: str, accelerator: str, devices: int, engine: str, weights: str, cache_dtype: str | None
 ) -> Deployment:
-    device = _accelerator(accelerator, engine in FP16_ACCUMULATE)
+    fast = engine in FP16_ACCUMULATE
+    device = _accumulating_in_fp16(accelerator) if fast else load_accelerator(accelerator)
+    return _deployment(load_model(model), device, devices, engine, weights, cache_dtype)
+
+
+def _deployment(
+    model: Model, device: Accelerator, devices: int, engine: str, weights: str, cache_dtype: str | None
+) -> Deployment:
     compute: str | None = "fp16" if "fp16" in device.peaks else "bf16"
     if weights in MULTIPLIED_IN:  # in fp8 or fp4 where the device can
         compute = None
@@ -81,15 +101,30 @@ def _deployment(
     precision = Precision(
         blocks, experts=weights, head=head, embedding=embedding, cache=cache_dtype or plain, compute=compute
     )
-    return Deployment(load_model(model), device, precision, devices, efficiency=Efficiency(all_reduce_latency=0.0))
+    return Deployment(model, device, precision, devices, efficiency=Efficiency(all_reduce_latency=0.0))
 
 
-@checked(row=ROW)
-def deployment_of(row: Measurement) -> Deployment:
-    """The floor's deployment of a row: no overhead, no latency, the largest peak that its engine can use."""
-    if row.model is None or row.accelerator is None:
-        raise InvalidInputError(f"Measurement {row.id!r}: its model or its accelerator is not in the catalogue.")
-    return _deployment(row.model, row.accelerator, row.devices, engine_of(row), row.weights, row.cache)
+@checked(row=ROW, model=MODEL, accelerator=ACCELERATOR)
+def deployment_of(
+    row: Measurement, *, model: Model | None = None, accelerator: Accelerator | None = None
+) -> Deployment:
+    """The floor's deployment of a row: no overhead, no latency, the largest peak that its engine can use.
+
+    `model`, `accelerator`: your own, in place of the catalogue's of the row's names, and taken as they are. Raises
+    InvalidInputError where the row names none and none is given.
+    """
+    conditions = (row.devices, engine_of(row), row.weights, row.cache)
+    names = {"model": (row.model, model), "accelerator": (row.accelerator, accelerator)}
+    for name, (stated, given) in names.items():
+        if stated is None and given is None:
+            raise wrong(row.owner, name, None, "a name of the catalogue", f"or give your own with {name}=")
+    if model is None and accelerator is None:
+        return _published_deployment(str(row.model), str(row.accelerator), *conditions)
+    return _deployment(
+        load_model(str(row.model)) if model is None else model,
+        load_accelerator(str(row.accelerator)) if accelerator is None else accelerator,
+        *conditions,
+    )
 
 
 @checked(row=ROW)
@@ -110,17 +145,34 @@ def _steps(row: Measurement) -> int:
     return row.output_tokens or 1 if row.metric == "decode_rate" else 1
 
 
-@checked(row=ROW)
-def point_of(row: Measurement) -> MeasuredTime:
-    """A row as a time over its roofs. Raises InvalidInputError for a slope, which is no time."""
-    return _point_of(row)
+@checked(row=ROW, model=MODEL, accelerator=ACCELERATOR, memory_class=MEMORY_CLASS)
+def point_of(
+    row: Measurement,
+    *,
+    model: Model | None = None,
+    accelerator: Accelerator | None = None,
+    memory_class: str | None = None,
+) -> MeasuredTime:
+    """A row as a time over its roofs. Raises InvalidInputError for a slope, which is no time.
+
+    `model`, `accelerator`: your own, as in `deployment_of`; `memory_class`, "HBM", "GDDR" or "unified": that of an
+    accelerator that is not in the catalogue.
+    """
+    if row.metric == "itl_slope":
+        raise InvalidInputError(f"Measurement {row.id!r} is a slope, which has no floor in seconds.")
+    if model is None and accelerator is None and memory_class is None:
+        return _published_point(row)
+    deployment = deployment_of(row, model=model, accelerator=accelerator)
+    return _point(row, deployment, memory_class_of(row.owner, deployment.accelerator, memory_class))
 
 
 @cache
-def _point_of(row: Measurement) -> MeasuredTime:
-    if row.metric == "itl_slope":
-        raise InvalidInputError(f"Measurement {row.id!r} is a slope, which has no floor in seconds.")
+def _published_point(row: Measurement) -> MeasuredTime:
     deployment = deployment_of(row)
+    return _point(row, deployment, memory_classes()[deployment.accelerator.name])
+
+
+def _point(row: Measurement, deployment: Deployment, memory_class: str) -> MeasuredTime:
     runs = _passes(row, deployment)
     scale = 1.0 if row.weight_bytes is None else row.weight_bytes / deployment.weight_bytes  # the file really read
     works = [work for run in runs for work in run.works]
@@ -137,9 +189,9 @@ def _point_of(row: Measurement) -> MeasuredTime:
     return MeasuredTime(
         id=row.id,
         source=row.source,
-        memory_class=memory_classes()[str(row.accelerator)],
+        memory_class=memory_class,
         engine=engine_of(row),
-        accelerator=str(row.accelerator),
+        accelerator=deployment.accelerator.name,
         batch=row.batch,
         devices=row.devices,
         phase="prefill" if not decode_share else "decode" if decode_share >= 0.9 else "request",
@@ -173,7 +225,7 @@ def points() -> tuple[MeasuredTime, ...]:
 @checked(points=items(a(MeasuredTime, "published.points()[0]")))
 def by_memory(points: Iterable[MeasuredTime]) -> dict[str, list[MeasuredTime]]:
     """The points of each class of memory."""
-    return {name: [p for p in points if p.memory_class == name] for name in ("HBM", "GDDR", "unified")}
+    return {name: [p for p in points if p.memory_class == name] for name in MEMORY_CLASSES}
 
 
 def by_source() -> dict[str, list[Measurement]]:
