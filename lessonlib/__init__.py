@@ -41,7 +41,7 @@ __all__ = """
     roofline steady_state workload_names
 """.split()
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # The house: each room, and the rooms whose files it may import. Below `facts`, NumPy is all that comes from outside;
 # matplotlib, ipywidgets, Pillow and IPython stay in `face`.

@@ -193,7 +193,8 @@ def mix(case: dict[str, Any]) -> dict[str, Any]:
 
 def simulated(case: dict[str, Any]) -> dict[str, Any]:
     traffic = Traffic(case["arrivals"], case["prompt"], case["output"], case["thought_share"])
-    report = simulate(deploy(case), traffic, **case["settings"])
+    settings = {"max_batch" if name == "largest_batch" else name: value for name, value in case["settings"].items()}
+    report = simulate(deploy(case), traffic, **settings)
     return {name: getattr(report, name) for name in REPORT} | {"phases": dict(report.seconds)}
 
 

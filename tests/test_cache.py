@@ -255,15 +255,15 @@ def test_arrays_speculation_and_other_things_are_refused():
 
 
 def test_a_batch_that_does_not_fit_is_refused_at_its_end_or_at_its_mean():
-    assert step_parts(server(), REASONING, 1, 33, together=True).seconds > 0
+    assert step_parts(server(), REASONING, 1, 35, together=True).seconds > 0
     with pytest.raises(DoesNotFitError):
-        step_parts(server(), REASONING, 1, 34, together=True)
+        step_parts(server(), REASONING, 1, 36, together=True)
     most = server().largest_batch(128 + 6_400)
     assert most > 60 and step_parts(server(), REASONING, 1, most).seconds > 0
     with pytest.raises(DoesNotFitError):
         step_parts(server(), REASONING, 1, most + 1)
     with pytest.raises(DoesNotFitError):
-        answer_traffic(server(), REASONING, 34)
+        answer_traffic(server(), REASONING, 36)
 
 
 # ---- where the cache passes the weights

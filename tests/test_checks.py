@@ -160,6 +160,7 @@ POOL = (
     *([value, value, object()] for value in ALONE[:3]),
     *({"bf16": value} for value in (*NUMBERS, (16, 2))),
     {5: 1},
+    "independent",
 )
 
 FUNCTIONS = checked_functions()

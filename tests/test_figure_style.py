@@ -17,6 +17,7 @@ from lessonlib.facts.workloads import load_workload
 from lessonlib.measured.efficiency import decode_fits, decode_search
 from lessonlib.measured.timing.cpu import recorded_cpu
 from lessonlib.policy.cache import step_parts
+from lessonlib.policy.full_server import steady_state
 from lessonlib.policy.levers import prefix_cache
 from lessonlib.policy.mix import price
 from lessonlib.request.request import Request
@@ -47,6 +48,7 @@ HOSTILE = {
     "ytick.minor.visible": True,
 }
 COSTS = {"chat": cost_of(CHAT), "reasoning": cost_of(REASONING)}
+STATES = {"chat": steady_state(server(), CHAT), "reasoning": steady_state(server(), REASONING, 1)}
 BATCHES, TOKENS, STEPS = [1, 8, 33], np.array([1, 100, 4000]), np.array([1, 6400, 12_799])
 DRAWN = {
     "break_even_lines": lambda: figures.break_even_lines(server()),
@@ -76,7 +78,7 @@ DRAWN = {
     "throughput_by_batch": lambda: figures.throughput_by_batch(
         {"chat": (BATCHES, [200, 900, 3000], 20.0), "reasoning": (BATCHES, [190, 700, 2000], 300.0)}, "T"
     ),
-    "time_shares": lambda: figures.time_shares(COSTS, "T"),
+    "time_shares": lambda: figures.time_shares(STATES, "T"),
     "traffic_panels": lambda: traffic_panels(server(), [9, 900], [90, 9000], {"alone": price(server(), TWO, 1)}),
 }
 LEVERS = {"int4": INT4, "fp8": FP8_CACHE, "prompt": prefix_cache(1.0)}

@@ -53,7 +53,8 @@ BATCHES = st.sampled_from([1, 2, 5, 32, 1000])
 def prefill_by_loop(deployment, request, batch):
     size = deployment.prefill_chunk or request.prompt
     starts = range(request.cached, request.prompt, size)
-    most = deployment.devices if deployment.layout == "expert" else batch  # prompts of a pass: one a device
+    several = deployment.layout == "expert" and deployment.devices > 1
+    most = deployment.devices if several else batch  # prompts of a pass: one a device
     for first in range(0, batch, most):
         for start in starts:
             end = min(start + size, request.prompt)

@@ -55,7 +55,7 @@ def values_of(explorer):
     return {name: control.value for name, control in explorer.controls.items()}
 
 
-@pytest.mark.parametrize("batch", [1, 24, 33])
+@pytest.mark.parametrize("batch", [1, 24, 35])
 @pytest.mark.parametrize("model, accelerator", [("llama-3.1-8b", "h100-sxm"), ("gpt-oss-20b", "b200")])
 @pytest.mark.parametrize("prompt, output", [(1024, 128), (128, 12_800), (1, 2)])
 def test_the_numbers_shown_are_those_of_request_cost(explorer, model, accelerator, prompt, output, batch):
@@ -65,9 +65,10 @@ def test_the_numbers_shown_are_those_of_request_cost(explorer, model, accelerato
     cost = request_cost(deployment, request, batch)
     assert shown["GPU clock, whole batch"] == format_seconds(cost.seconds)
     assert shown["GPU clock, share of one"] == format_seconds(cost.seconds / batch)
-    assert shown["request clock, of each"] == format_seconds(cost.undisturbed)
+    assert shown["request clock, undisturbed"] == format_seconds(cost.undisturbed)
+    assert shown["wait, others' prefills included"] == format_seconds(cost.seconds)  # Little
     assert shown["time to first token"] == format_seconds(cost.ttft)
-    assert shown["time per output token"] == format_seconds(cost.tpot)
+    assert shown["time per output token, undisturbed"] == format_seconds(cost.tpot)
     assert shown["decode share of GPU time"] == format_percent(cost.decode_share, 5)
     assert shown["decode share of FLOPs"] == format_percent(cost.decode.flops / cost.flops, 4)
     assert float(shown["rho, the estimate"]) == pytest.approx(rho(deployment, request, batch), rel=0.01)
@@ -81,9 +82,9 @@ def test_the_numbers_shown_are_those_of_request_cost(explorer, model, accelerato
 def test_the_lesson_s_own_numbers(explorer):
     shown = set_to(explorer, prompt=1024, output=128, batch=1).cells
     assert (shown["decode share of GPU time"], shown["decode share of FLOPs"]) == ("97.448 %", "11.96 %")
-    shown = set_to(explorer, batch=370).cells
+    shown = set_to(explorer, batch=403).cells
     assert shown["decode share of GPU time"].startswith("33.2")
-    assert shown["largest batch that fits"] == "370"
+    assert shown["largest batch that fits"] == "403"
 
 
 @pytest.mark.parametrize("batch, bound", [(256, "memory bound"), (384, "compute bound")])
@@ -111,7 +112,7 @@ def test_the_picture_has_words_and_a_light_ground(explorer):
 @pytest.mark.parametrize(
     "bad, says",
     [
-        ({"prompt": 128, "output": 12_800, "batch": 64}, "What would fit: batch=33"),
+        ({"prompt": 128, "output": 12_800, "batch": 64}, "What would fit: batch=35"),
         ({"model": "llama-3.1-405b"}, "needs 8"),
         ({"model": "gpt2", "prompt": 1024}, "1,024 positions"),
     ],
@@ -129,7 +130,7 @@ def test_what_cannot_be_computed_is_said_and_the_controls_keep_their_place(explo
 
 def test_one_output_token_has_no_decode_and_no_time_per_output_token(explorer):
     shown = set_to(explorer, output=1).cells
-    assert shown["time per output token"] == shown["prefill / decode, exact"] == "undefined"
+    assert shown["time per output token, undisturbed"] == shown["prefill / decode, exact"] == "undefined"
     assert shown["decode's linear layers"] == "no decode step"
     assert shown["decode share of GPU time"] == "0 %"
 
@@ -167,7 +168,7 @@ def test_every_stop_gives_a_picture_or_a_sentence(explorer):
         table = Table(html)
         seen.add("svg" in table.attributes)
         assert ("svg" in table.attributes) != ('role="alert"' in html)
-        assert "nan" not in html and "Infinity" not in html
+        assert not re.search(r"\bnan\b", html) and "Infinity" not in html  # not as in orin-nano
         for number in re.findall(r' (?:x|y|cx|cy|width|height)="(-?[\d.]+)"', html):
             assert -1 <= float(number) <= 721
     assert seen == {True, False}

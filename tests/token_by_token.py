@@ -57,7 +57,8 @@ class TokenByToken:
         for new, cached in [(new, cached) for new, cached, _ in chunks] + [(1, held) for held in decoding]:
             works += [("attention", *self.attention(kind, new, cached)) for kind in sizes.kinds]
         rates, bandwidth = deployment.peaks, deployment.bandwidth
-        roofs = (max(flops / rates[kernel], moved / bandwidth) for kernel, flops, moved in works)
+        longer = max if deployment.efficiency.overlap else lambda *times: sum(times)
+        roofs = (longer(flops / rates[kernel], moved / bandwidth) for kernel, flops, moved in works)
         link, latency = deployment.accelerator.link, deployment.efficiency.all_reduce_latency
         communication = communication_seconds(link, latency, sizes, tokens, 1.0)
         return sum(roofs) + communication + deployment.efficiency.overhead

@@ -46,7 +46,7 @@ from lessonlib.policy.levers import (
     windowed_layers,
 )
 from lessonlib.policy.mix import TrafficCost, price
-from lessonlib.policy.ranking import rank_levers
+from lessonlib.policy.ranking import Ranked, rank_levers, usual_levers
 from lessonlib.policy.sensitivity import break_even_by_rho, break_even_output, elasticities, faster_prefill
 from lessonlib.policy.serving.simulator import simulate
 from lessonlib.policy.serving.traffic import Traffic, all_at_once, poisson_traffic

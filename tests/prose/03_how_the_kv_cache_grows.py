@@ -1,10 +1,14 @@
 """The numbers that notebook 03 says in its prose, each made by the library."""
 
-from lessonlib import load_model
+from lessonlib import load_accelerator, load_model
 from lessonlib.face.exercises.book.common import REASONING, server
 from lessonlib.facts.measurements import load_measurements
+from lessonlib.facts.workloads import load_workload
+from lessonlib.model.precision import Precision
 from lessonlib.policy.cache import cache_by_kind, span_where_cache_passes_weights, step_parts
+from lessonlib.policy.full_server import memory_batch
 from lessonlib.time.deployment import Deployment
+from lessonlib.time.roofline import pass_cost
 
 BATCH = 32
 
@@ -43,6 +47,37 @@ def own_share():
     return f"Your own thought adds {100 * (last / first - 1):.0f} %"
 
 
+def measured_growth():
+    """Growth from no cache to the deepest context, measured over floor: the same first digits for both models."""
+    found = set()
+    dgx, q8 = load_accelerator("dgx-spark"), {"head": "q8_0", "embedding": "q8_0", "cache": "fp16"}
+    for name, more in (("gpt-oss-120b", {"experts": "mxfp4"}), ("qwen3-30b-a3b", {})):
+        machine = Deployment(load_model(name), dgx, Precision("q8_0", **more, **q8))
+        rows = load_measurements(model=name, source="llamacpp-benches", metric="decode_rate")
+        ends = sorted(rows, key=lambda row: row.context_tokens)[:: len(rows) - 1]
+        floor = [sum(pass_cost(machine, 1, row.context_tokens + i).seconds for i in range(32)) / 32 for row in ends]
+        found.add(round((1 / ends[1].value - 1 / ends[0].value) / (floor[1] - floor[0]), 1))
+    (growth,) = found
+    return f"about {growth} times that of the floor"
+
+
+def chat_on_a_full_server():
+    chat = load_workload("chat").mean
+    bound = pass_cost(server(), 1, batch=memory_batch(server(), chat)).roofs["linear layers"].bound
+    return f"At chat's batch the linear layers are {bound} bound"
+
+
+def latent_attention():
+    """Intensity of a step's MLA over the ridge: one device in bf16, in fp8, and eight devices in fp8."""
+    h100, v3 = server().accelerator, load_model("deepseek-v3")
+    machines = [Deployment(v3, h100, Precision("bf16", cache=cache), n) for cache, n in (("bf16", 1), ("fp8", 1))]
+    machines.append(Deployment(v3, h100, Precision("bf16", cache="fp8"), 8))
+    ridge = h100.peak("bf16") / h100.bandwidth
+    plain, fp8, split = (pass_cost(each, 1, 4096, batch=8).attention.intensity / ridge for each in machines)
+    assert 0.75 < plain < 1 < fp8 and split < 0.5, (plain, fp8, split)
+    return "near the ridge of an H100, and with an fp8 cache past it"
+
+
 HELD = {
     "gpt-oss-20b has 24 layers": lambda: f"gpt-oss-20b has {gpt_oss().model.layers} layers",
     "In one layer a token takes 2,048 bytes": bytes_in_a_layer,
@@ -57,4 +92,7 @@ HELD = {
         f"from a span of {span_where_cache_passes_weights(server(), BATCH):,} tokens on"
     ),
     "Your own thought adds 4 %": own_share,
+    "about 1.4 times that of the floor": measured_growth,
+    "At chat's batch the linear layers are compute bound": chat_on_a_full_server,
+    "near the ridge of an H100, and with an fp8 cache past it": latent_attention,
 }

@@ -18,7 +18,7 @@ MODEL_CURVES: dict[str, tuple[str, str, tuple[float, str]]] = {
     "llama-3.1-8b": ("Llama-3.1-8B: GQA", CACHE, (131_072, "right")),
     "deepseek-v3": ("DeepSeek-V3: MLA", OTHER, (131_072, "right")),
     "gpt-oss-20b": ("gpt-oss-20b: GQA, half of\nits layers keep 128 tokens", CACHE, (1_000, "below right")),
-    "qwen3-next-80b-a3b": ("Qwen3-Next-80B-A3B: a constant\nstate in three of four layers", INK, (1, "above right")),
+    "qwen3-next-80b-a3b": ("Qwen3-Next-80B-A3B:\na constant state\nin three of four layers", INK, (1, "above right")),
 }
 
 

@@ -47,7 +47,7 @@ def plane(
         edge = omega_edge(axes, deployment)
         if low < edge < high:
             label(axes, (left, edge), f"omega = 1 at {edge:,.0f}", "below right", color=CACHE_INK)
-            words = "memory is full before\nthe batch reaches\nthe ridge"
+            words = "memory is full before the\nlinear layers are busy"
             label(axes, (left, edge), words, "above right", color=CACHE_INK)
     prompts, outputs = (np.unique(np.geomspace(*ends, 220).round()) for ends in PLANE)
     for batch in batches:

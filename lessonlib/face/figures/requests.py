@@ -19,6 +19,7 @@ from lessonlib.face.palette import (
     QUIET,
     WEIGHTS,
 )
+from lessonlib.policy.full_server import SteadyState
 from lessonlib.request.cost import RequestCost
 
 
@@ -109,22 +110,21 @@ def share_axes(axes: Axes, names: Mapping[str, str], height: float, gap: float =
 
 
 @house_style()
-def time_shares(costs: Mapping[str, RequestCost], title: str) -> Figure:
-    """Shares of the GPU clock, a bar for each cost: prefill, decode's linear layers, decode's attention.
+def time_shares(states: Mapping[str, SteadyState], title: str) -> Figure:
+    """Shares of the GPU clock, a bar for each state: prefill, decode's linear layers, decode's attention.
 
-    `costs`: label to cost. Labels that begin alike up to a comma stand together as a group.
+    `states`: label to state of a server. Labels that begin alike up to a comma stand together as a group.
     """
-    figure, axes = new_figure(title, height=1.5 + 0.36 * len(costs))
+    figure, axes = new_figure(title, height=1.5 + 0.36 * len(states))
     names = {"prefill": PREFILL, "decode: linear layers": WEIGHTS, "decode: attention": CACHE}
     row, rows, group = 0.0, [], ""
-    for name, cost in costs.items():
+    for name, state in states.items():
         row += 1.4 if group and name.split(",")[0] != group else 1.0
         rows.append(row)
         group = name.split(",")[0]
-        seconds = (cost.prefill.seconds, cost.decode.linear.seconds, cost.decode.attention.seconds)
-        shares = [100 * part / cost.seconds for part in seconds]
+        shares = [100 * state.shares[part] for part in ("prefill", "linear", "attention")]
         share_bar(axes, row, 0.86, list(zip(shares, names.values(), strict=True)), least=5.5)
-    axes.set_yticks(rows, list(costs), color=INK)
+    axes.set_yticks(rows, list(states), color=INK)
     axes.set_ylim(row + 0.6, 0.0)
     share_axes(axes, names, 0.25)
     return figure

@@ -23,7 +23,11 @@ from lessonlib.time.deployment import Deployment
 WIDTH = 720  # of a picture, in its own units; it is scaled to the page
 MOST = {"prompt": 131_072, "output": 65_536, "batch": 1024}
 UNITS = {"prompt": "token", "output": "token", "batch": "request"}
-LESSON_STEPS = {"prompt": (208, 103_647), "output": (216, 792, 12_800), "batch": (33, 370)}  # beside powers of two
+LESSON_STEPS = {
+    "prompt": (208, 103_647),
+    "output": (216, 792, 12_800),
+    "batch": (35, 71, 368, 403),
+}  # beside powers of two
 
 
 def steps(control: str) -> tuple[int, ...]:

@@ -44,9 +44,10 @@ def numbers(cost: RequestCost) -> dict[str, str]:
     return {
         "GPU clock, whole batch": format_seconds(cost.seconds),
         "GPU clock, share of one": format_seconds(cost.seconds / batch),
-        "request clock, of each": format_seconds(cost.undisturbed),
+        "request clock, undisturbed": format_seconds(cost.undisturbed),
+        "wait, others' prefills included": format_seconds(cost.seconds),
         "time to first token": format_seconds(cost.ttft),
-        "time per output token": format_seconds(cost.tpot),
+        "time per output token, undisturbed": format_seconds(cost.tpot),
         "decode's linear layers": f"{busy} bound" if cost.decode.seconds else "no decode step",
         "decode share of GPU time": format_percent(cost.decode_share, 5),
         "decode share of FLOPs": format_percent(cost.decode.flops / cost.flops, 4),

@@ -3,7 +3,9 @@
 from lessonlib.face.exercises.book.common import CHAT, REASONING, cost_of, largest_batch, server
 from lessonlib.face.exercises.exercises import Choice, Number, choice, number
 from lessonlib.facts.tables import load_table
+from lessonlib.facts.workloads import load_workload
 from lessonlib.policy.estimates import RHO_OF_FIVE_PERCENT, ridge_tokens
+from lessonlib.policy.full_server import memory_batch, steady_state
 from lessonlib.request.request import Request
 from lessonlib.time.roofline import pass_cost
 
@@ -31,23 +33,23 @@ def prefill_in_steps(answer: Number) -> str:
 def gpu_share_of_chat(answer: Number) -> str:
     """32 chat requests are served together. How many milliseconds of GPU time is one request's share?
 
-    - `.seconds` is the GPU clock for the whole batch, `.undisturbed` the request clock of one user.
+    - `.seconds` is the GPU clock for the whole batch, `.undisturbed` the request clock: own prefill, then the steps.
     - Take request_cost(server, chat, batch=32).seconds, and divide by the batch.
     """
     ms, wait = 1e3 * cost_of(CHAT, 32).seconds, 1e3 * cost_of(CHAT, 32).undisturbed
     answer.value = ms / 32
     answer.slip(ms, "That is the GPU clock of all 32 together. One request's share is a 32nd of it.")
+    answer.slip(wait, "That is the request clock. In its steps the GPU serves the other 31 as well.")
     answer.slip(
-        wait, "That is the request clock: what one user waits. In that time the GPU serves the other 31 as well."
-    )
-    answer.slip(
-        wait / 32, "You shared one user's wait among 32. All 32 prompts have to be prefilled, not only that user's."
+        wait / 32, "You shared the request clock among 32. All 32 prompts have to be prefilled, not only that user's."
     )
     answer.slip(
         1e3 * cost_of(CHAT).seconds / 32,
         "You shared the time of one request alone among 32. The steps are shared; the prefills add up.",
     )
-    return f"GPU clock for all 32: {ms / 1e3:.4f} s. Divided by 32: {answer}. One user waits {wait / 1e3:.4f} s."
+    return (
+        f"GPU clock for all 32: {ms / 1e3:.4f} s. Divided by 32: {answer}. The request clock shows {wait / 1e3:.4f} s."
+    )
 
 
 @number("%")
@@ -75,50 +77,58 @@ def chat_time_share(answer: Number) -> str:
 
 @number("requests", tolerance=0.001)
 def reasoning_limit(answer: Number) -> str:
-    """How many reasoning requests (128 -> 12,800) fit on the H100 at once, reserved to their ends?
+    """How many reasoning requests (128 -> 12,800) are under way on a full H100, its memory handed out in pages?
 
-    - Free memory after the weights, divided by the cache of prompt + output tokens.
-    - server.largest_batch(tokens) does it for you.
+    - On average a request is in the middle of its answer: it holds its prompt and half of its output.
+    - Divide the memory left after the weights by that. policy.memory_batch(server, request) does it for you.
     """
-    machine, tokens = server(), REASONING.prompt + REASONING.output
-    answer.value = largest_batch(REASONING)
+    machine, tokens = server(), REASONING.prompt + REASONING.output // 2
+    answer.value = memory_batch(machine, REASONING)
     answer.slip(
-        largest_batch(REASONING, tokens=REASONING.prompt),
-        "You reserved memory for the prompt only. The cache grows with every output token.",
+        largest_batch(REASONING),
+        "You reserved memory to the end of each answer. Pages are handed out as answers grow: half of it on average.",
     )
     answer.slip(
-        largest_batch(REASONING, memory_free=machine.memory_available),
+        largest_batch(REASONING, tokens=REASONING.prompt),
+        "You counted the prompt only. The cache grows with every output token.",
+    )
+    answer.slip(
+        largest_batch(REASONING, memory_free=machine.memory_available, tokens=tokens),
         "You forgot that the weights lie in the same memory.",
     )
     answer.slip(
-        largest_batch(REASONING, memory_free=machine.accelerator.memory - machine.weight_bytes),
+        largest_batch(REASONING, machine.accelerator.memory - machine.weight_bytes, tokens),
         "You gave all of the memory away. A tenth is kept for activations and the engine's buffers.",
     )
     return (
-        f"{machine.memory_free / 1e9:.2f} GB are free after the weights; one of {tokens:,} tokens reserves "
-        f"{machine.sequence_bytes(float(tokens)) / 1e9:.3f} GB of cache. So {answer} fit."
+        f"{machine.memory_free / 1e9:.2f} GB are free after the weights; one of {tokens:,} tokens holds "
+        f"{machine.sequence_bytes(float(tokens)) / 1e9:.3f} GB of cache on average. So {answer} are under way."
     )
 
 
 @number("%")
 def chat_share_at_limit(answer: Number) -> str:
-    """At chat's own memory limit, what per cent of the GPU clock is decode?
+    """On a full server of chat's mean lengths (1,155 -> 211), what per cent of the GPU clock is decode?
 
-    - First the limit: server.largest_batch(1024 + 128). Then request_cost at that batch.
-    - A cost has .decode_share: decode seconds over all seconds of the GPU clock.
+    - steady_state(server, means["chat"]) is the full server. Its .shares are of the GPU clock.
+    - Decode is all that is not "prefill".
     """
-    limit = int(largest_batch(CHAT))
-    full = cost_of(CHAT, limit)
-    answer.value = 100 * full.decode.seconds / full.seconds
+    mean = load_workload("chat").mean
+    full = steady_state(server(), mean)
+    answer.value = 100 * (1 - full.shares["prefill"])
     answer.slip(
-        100 * cost_of(CHAT, 32).decode_share,
-        "That is batch 32, which is far from chat's limit. Ask server.largest_batch for chat's tokens.",
+        100 * (1 - steady_state(server(), mean, 32).shares["prefill"]),
+        "That is batch 32, which is far from full. Leave the batch out, and steady_state takes the memory batch.",
     )
-    answer.slip(100 * cost_of(CHAT).decode_share, "That is one request alone.")
-    answer.slip(100 * full.prefill.seconds / full.seconds, "That is the share of prefill; decode is the rest.")
+    answer.slip(100 * cost_of(mean).decode_share, "That is one request alone.")
+    answer.slip(100 * full.shares["prefill"], "That is the share of prefill; decode is the rest.")
+    answer.slip(
+        100 * (1 - steady_state(server(), CHAT).shares["prefill"]),
+        "That is a server of the two medians. Of many requests the means decide, for GPU time adds up.",
+    )
     return (
-        f"At batch {limit:,} prefill takes {full.prefill.seconds:.2f} s and decode {full.decode.seconds:.2f} s: decode "
-        f"is {answer}."
+        f"At batch {full.batch:,} a request takes {1e3 * full.seconds_per_request:.1f} ms of GPU time, "
+        f"{1e3 * full.parts['prefill']:.1f} ms of it prefill: decode is {answer}."
     )
 
 
@@ -176,7 +186,7 @@ def hundred_to_one(answer: Choice) -> str:
         f"{min(medians):.1f} and {max(medians):.1f}",
     )
     answer.says(
-        a="100 to 1 is the hard end: short competition problems at full effort. Most prompts are no such thing.",
+        a="100 to 1 is competition mathematics: a short problem and a long thought. Most prompts are no such thing.",
         b=f"The median ratio is far smaller than 100: between {middle}.",
         c=f"Between {bounds} %: the service released prompt and output lengths separately, so only bounds can be "
         f"given. The median ratio lies between {middle}.",

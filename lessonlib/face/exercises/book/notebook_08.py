@@ -13,6 +13,7 @@ from lessonlib.time.deployment import Deployment
 from lessonlib.time.roofline import pass_cost
 
 LONG_PROMPT = Request(12_800, 12_800)
+CHAT_MEAN = load_workload("chat").mean
 
 
 def _times_faster(lever: Lever, request: Request = REASONING) -> float:
@@ -20,8 +21,8 @@ def _times_faster(lever: Lever, request: Request = REASONING) -> float:
     return lever.speedup(server(), request, memory_batch(server(), request))
 
 
-def _attention_intensity(model: str, cache: str, batch: int = 1) -> float:
-    deployment = Deployment(load_model(model), load_accelerator("h100-sxm"), Precision("bf16", cache=cache))
+def _attention_intensity(model: str, cache: str, batch: int = 1, devices: int = 1) -> float:
+    deployment = Deployment(load_model(model), load_accelerator("h100-sxm"), Precision("bf16", cache=cache), devices)
     return max(float(v) for name, v in intensities(deployment, 8_000, batch).items() if name != "linear layers")
 
 
@@ -35,7 +36,7 @@ def quiz_definition(answer: Choice) -> str:
 
     - Think of chat, alone and on a full server.
     """
-    alone, full = 100 * cost_of(CHAT).decode_share, 100 * (1 - steady_state(server(), CHAT).shares["prefill"])
+    alone, full = 100 * cost_of(CHAT).decode_share, 100 * (1 - steady_state(server(), CHAT_MEAN).shares["prefill"])
     answer.says(
         a=f"Lengths alone do not say it. Chat's prompt is 8 times its output, and alone it is {alone:.1f} % decode.",
         b=f"It is about the cost, so it depends on the batch: chat falls from {alone:.1f} % decode to {full:.0f} %.",
@@ -95,7 +96,7 @@ def quiz_paging(answer: Choice) -> str:
     """
     reads = 100 * steady_state(server(), REASONING).shares["attention"]
     answer.says(
-        a=f"Only that. At the limit, reading the cache stays {reads:.0f} % of the GPU time.",
+        a=f"Only that. With memory full, reading the cache stays {reads:.0f} % of the GPU time.",
         b="A step reads the tokens that are there, wherever they lie. Paging moves them; it drops none.",
         c="K and V of a token are as large in a page as anywhere else.",
     )
@@ -107,9 +108,9 @@ def quiz_dearer_when_full(answer: Number) -> str:
     """Each on a full server of its own kind: how many chat requests cost the GPU time of one reasoning request?
 
     - Each step is shared by the whole batch. Reasoning's batch is smaller, and its caches are longer.
-    - steady_state(server, request).seconds_per_request, for each of the two.
+    - steady_state(server, request).seconds_per_request, for each of the two: reasoning, and chat's mean lengths.
     """
-    chat, reasoning = (steady_state(server(), request).seconds_per_request for request in (CHAT, REASONING))
+    chat, reasoning = (steady_state(server(), request).seconds_per_request for request in (CHAT_MEAN, REASONING))
     answer.value = reasoning / chat
     answer.slip(REASONING.output / CHAT.output, "You compared output tokens. Reasoning's are dearer each.")
     answer.slip(
@@ -132,7 +133,7 @@ def quiz_twice_the_flops(answer: Choice) -> str:
     bandwidth, compute = _times_faster(more_bandwidth(2)), _times_faster(faster_peak(2))
     answer.says(
         a=f"Twice the bandwidth would give {bandwidth:.2f}. Twice the FLOP/s give {compute:.4f}.",
-        b=f"That is chat: {_times_faster(faster_peak(2), CHAT):.2f}. Reasoning gets {compute:.4f}.",
+        b=f"That is more like chat: {_times_faster(faster_peak(2), CHAT_MEAN):.2f}. Reasoning gets {compute:.4f}.",
         c=f"{compute:.4f} times as fast. Only the prefill is compute bound, and it hardly shows.",
     )
     return f"{answer}: {compute:.4f} times. Twice the bandwidth: {bandwidth:.2f} times."
@@ -190,7 +191,7 @@ def quiz_what_to_quantise(answer: Choice) -> str:
     b: an fp8 cache
     c: neither helps
 
-    - What does a step at batch 33 read most of?
+    - What does a step of a full server read most of?
     """
     int4, fp8 = _times_faster(INT4), _times_faster(FP8_CACHE)
     answer.says(
@@ -220,25 +221,27 @@ def quiz_experts_read(answer: Number) -> str:
 def quiz_attention_intensity(answer: Choice) -> str:
     """Which change makes decode attention itself compute bound on an H100?
 
-    a: Llama-3.1-8B at batch 370 instead of 1
+    a: Llama-3.1-8B at batch 368 instead of 1
     b: Llama-3.1-8B with an fp8 cache
-    c: DeepSeek-V3's latent cache (MLA), in fp8
+    c: DeepSeek-V3's latent cache (MLA), in fp8, all heads on one device
 
     - How many query heads use each byte of cache that is read?
     """
-    batch, fp8 = _attention_intensity("llama-3.1-8b", "bf16", 370), _attention_intensity("llama-3.1-8b", "fp8")
+    batch, fp8 = _attention_intensity("llama-3.1-8b", "bf16", 368), _attention_intensity("llama-3.1-8b", "fp8")
     mla, ridge = _attention_intensity("deepseek-v3", "fp8"), server().peak / server().bandwidth
+    spread = _attention_intensity("deepseek-v3", "fp8", devices=8)
     answer.says(
-        a=f"A batch does not change it: {batch:.0f} FLOP/byte at 1 and at 370. Each sequence reads its own cache.",
+        a=f"A batch does not change it: {batch:.0f} FLOP/byte at 1 and at 368. Each sequence reads its own cache.",
         b=f"Half the bytes, twice the intensity: {fp8:.0f} FLOP/byte, far under the ridge point of {ridge:.0f}.",
-        c=f"{mla:.0f} FLOP/byte, over the ridge point of {ridge:.0f}: all heads share one latent.",
+        c=f"{mla:.0f} FLOP/byte, over the ridge point of {ridge:.0f}: all heads share one latent. "
+        f"(Spread over 8 devices: {spread:.0f}, memory bound.)",
     )
     return f"{answer}: {mla:.0f} FLOP/byte; the ridge point is {ridge:.0f}."
 
 
 @choice("b")
 def quiz_agent_step(answer: Choice) -> str:
-    """An agent step has 122,317 prompt tokens, 96 % of them cached, and 440 output tokens. What takes its time, alone?
+    """An agent step has 103,647 prompt tokens, 99 % of them cached, and 216 output tokens. What takes its time, alone?
 
     a: the prefill
     b: the decode steps
@@ -253,7 +256,7 @@ def quiz_agent_step(answer: Choice) -> str:
         a=f"Only {agent.prompt - agent.cached:,} tokens are prefilled: {ttft:.2f} s. The steps take {decode:.2f} s. "
         f"Uncached: {cold:.2f} s.",
         b=f"{decode:.2f} s of {wait:.2f} s. Its steps read {read / 1e9:.0f} GB of cache each, on top of the weights.",
-        c=f"Nearer to half without the cached prefix. With it: prefill {ttft:.2f} s, decode {decode:.2f} s.",
+        c=f"Without the cached prefix prefill would rule. With it: prefill {ttft:.2f} s, decode {decode:.2f} s.",
     )
     return f"{answer}: {decode:.2f} s of {wait:.2f} s."
 
