@@ -193,6 +193,10 @@ def class_defaults():
     return INSIDE_WRAPPERS | {row["config"]["model_type"]: row["config"] for row in ORACLE + MORE}
 
 
+# Without it a state takes the dtype of compute, which a cost's assumptions say; no size hangs on it.
+STATE_DTYPES = ("mamba_ssm_dtype", "mamba_ssm_cache_dtype")
+
+
 def changed_without_saying_so(config, model, key, defaults):
     """Why the config without `key` is read as a wrong model; None if it is right."""
     without = {name: value for name, value in config.items() if name != key}
@@ -200,7 +204,7 @@ def changed_without_saying_so(config, model, key, defaults):
         left = Model.from_config(without)
     except LessonError:
         return None
-    if layout(left) == layout(model):
+    if layout(left) == layout(model) or key in STATE_DTYPES:
         return None
     if left.family != model.family:
         return f"read as {left.family}"
@@ -418,8 +422,7 @@ def test_blocks_with_sizes_of_their_own_are_refused():
         ("hunyuan_v1_moe", "use_qk_norm", False), ("minimax_m2", "use_qk_norm", False), ("apertus", "qk_norm", False),
         ("qwen3", "use_qk_norm", False), ("cohere", "use_gated_activation", False),
         ("cohere2", "use_gated_activation", False), ("cohere2_moe", "use_gated_activation", False),
-        ("solar_open", "first_k_dense_replace", 1), ("qwen3_5_text", "mamba_ssm_dtype", "bfloat16"),
-        ("qwen3_next", "mamba_ssm_cache_dtype", "float16"),
+        ("solar_open", "first_k_dense_replace", 1),
     ],
 )  # fmt: skip
 def test_a_switch_that_is_set_against_what_is_counted_is_an_error(model_type, key, value):

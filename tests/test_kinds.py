@@ -18,8 +18,8 @@ from lessonlib.model.feedforward import DenseFeedForward, MixtureOfExperts
 from lessonlib.model.model import Model
 from lessonlib.model.precision import Precision
 from lessonlib.model.sparse import Indexer, SparseLatentAttention
-from lessonlib.policy.batching import memory_batch
 from lessonlib.policy.cache import cache_by_kind, span_where_cache_passes_weights
+from lessonlib.policy.full_server import memory_batch
 from lessonlib.policy.serving.simulator import POLICIES, simulate
 from lessonlib.request.cost import request_cost
 from lessonlib.request.request import Request
@@ -238,9 +238,11 @@ def test_memory_and_growth_follow_the_law(mixer):
     found = cache_by_kind(deployment, tokens)
     for one, kernel in zip(found, mixer.in_turn, strict=True):
         assert one.bytes.tolist() == [2 * kernel.cache_elements * 2 * held(kernel, int(n)) for n in tokens]
-    each = sum(2 * kernel.cache_elements * 2 * held(kernel, 50) for kernel in mixer.in_turn)
-    assert deployment.sequence_bytes(50.0) == each
-    assert memory_batch(deployment, Request(30, 20)) == int(deployment.memory_free // each)
+    at_end, in_the_middle = (
+        sum(2 * kernel.cache_elements * 2 * held(kernel, tokens) for kernel in mixer.in_turn) for tokens in (50, 40)
+    )
+    assert deployment.sequence_bytes(50.0) == at_end
+    assert memory_batch(deployment, Request(30, 20)) == int(deployment.memory_free // in_the_middle)
 
 
 @pytest.mark.parametrize("mixer", KINDS, ids=lambda mixer: mixer.label)
