@@ -56,7 +56,9 @@ def throughput_by_batch(series: Mapping[str, tuple[Sequence[float], Sequence[flo
     axes.set_ylabel("output tokens a second (log scale)")
     for (name, (batches, rates, roof)), colour in zip(series.items(), TWO_REQUESTS, strict=False):
         words = f"{name}: memory full at {batches[-1]:,.0f}\n{rates[-1]:,.0f} tokens/s\nlinear layers' roof {roof:,.0f}"
-        label(axes, (batches[-1], rates[-1]), words, color=INKS.get(colour, colour), fontweight="bold")
+        lower = rates[-1] < max(s[1][-1] for s in series.values())  # beside its dashed line, below all curves
+        place = ((batches[-1], rates[-1] / 6), words, "left", "right") if lower else ((batches[-1], rates[-1]), words)
+        label(axes, *place, color=INKS.get(colour, colour), fontweight="bold")
     return figure
 
 

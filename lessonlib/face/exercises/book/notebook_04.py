@@ -2,10 +2,13 @@
 
 from lessonlib.face.exercises.book.common import CHAT, REASONING, cost_of, mixture, server
 from lessonlib.face.exercises.exercises import Choice, Number, choice, number
+from lessonlib.facts.workloads import load_workload
 from lessonlib.policy.batching import output_token_in_prompt_tokens, parallel_thoughts
 from lessonlib.policy.estimates import ridge_tokens
 from lessonlib.policy.full_server import memory_batch, steady_state
 from lessonlib.time.roofline import pass_cost
+
+CHAT_MEAN = load_workload("chat").mean
 
 
 @number("requests", tolerance=0.02)
@@ -76,8 +79,8 @@ def output_token_price(answer: Number) -> str:
     step, token = cost_of(CHAT).tpot, pass_cost(server(), 1024).seconds / 1024
     answer.value = output_token_in_prompt_tokens(server(), CHAT, 1)
     answer.slip(
-        output_token_in_prompt_tokens(server(), CHAT, full := memory_batch(server(), CHAT)),
-        f"That is the price at chat's memory batch, where {full} requests share the weights.",
+        output_token_in_prompt_tokens(server(), CHAT_MEAN, full := memory_batch(server(), CHAT_MEAN)),
+        f"That is the price on a full chat server, where {full} requests share the weights.",
     )
     answer.slip(ridge_tokens(server()), "That is the ridge: close, but a step also reads its cache.")
     return f"A step takes {1e3 * step:.3f} ms, a prompt token {1e6 * token:.2f} microseconds: {answer}."
