@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from helpers import h100, refuses, server
 
-from lessonlib.facts.workloads import load_lengths
+from lessonlib.facts.workloads import load_lengths, load_workload
 from lessonlib.policy.full_server import memory_batch, steady_state
 from lessonlib.policy.mix import price
 from lessonlib.policy.serving.simulator import simulate
@@ -56,6 +56,25 @@ def test_past_capacity_is_said_whatever_the_count(count):
     words = repr(run)
     assert "past capacity" in words and "no percentile exists; the queue grows by" in words and "TTFT" not in words
     assert f"offered {run.traffic.tokens_per_second:,.1f}, served {run.tokens_per_second:,.1f} tokens/s" in words
+
+
+@pytest.mark.parametrize("rate", [1.0, 2.0, 4.0])
+def test_seeds_agree_on_the_runs_of_notebook_04(rate):
+    lengths = [load_lengths("production-reasoning", of) for of in ("prompt", "output")]
+    runs = [simulate(server(), poisson_traffic(20_000, rate, *lengths, seed=seed)) for seed in (1, 2, 3)]
+    assert {run.growth > 0 for run in runs} == {rate == 4.0}
+    found = np.array([[run.tokens_per_second, *run.percentiles("ttft", (50, 99))] for run in runs])
+    kept = found[:, :1] if rate == 4.0 else found  # past capacity no percentile is shown
+    assert np.all(np.ptp(kept, axis=0) < 0.06 * kept.mean(axis=0))
+
+
+@pytest.mark.parametrize(("name", "count"), [("chat", 3_000), ("reasoning", 1_500)])
+def test_at_seven_tenths_of_capacity_memory_is_not_full_whatever_the_seed(name, count):
+    request = load_workload(name).mean
+    rate = 0.7 / steady_state(server(), request).seconds_per_request
+    runs = [simulate(server(), poisson_traffic(count, rate, request.prompt, request.output, seed=s)) for s in range(4)]
+    assert all(run.preemptions.sum() == 0 for run in runs)
+    assert max(run.occupancy.cache_bytes.max() / run.cache_bytes_available for run in runs) < 0.95
 
 
 def test_within_capacity_the_percentiles_stand():
