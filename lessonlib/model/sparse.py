@@ -79,7 +79,7 @@ class SparseLatentAttention(MultiHeadLatentAttention):
 
     @cached_property
     def label(self) -> str:
-        return f"sparse MLA, top {self.top_k:,}"
+        return f"sparse MLA, top {self.top_k:,}" + ("" if self.index_heads else ", picked before")
 
     @property
     def note(self) -> str:

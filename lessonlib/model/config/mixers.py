@@ -1,7 +1,10 @@
 """Rules that read the mixer of one kind of layer. A row names one for each of its kinds."""
 
+from dataclasses import fields
+
 from lessonlib.model.attention import GroupedQueryAttention, Mixer, MultiHeadLatentAttention
 from lessonlib.model.config.keys import Keys
+from lessonlib.model.sparse import SparseLatentAttention
 from lessonlib.model.state import GatedDeltaNet, KimiDeltaAttention, Mamba1, Mamba2, ShortConvolution
 
 
@@ -62,7 +65,7 @@ def falcon(keys: Keys, kind: str) -> Mixer:
     return attention(keys, kind, kv_heads=heads)
 
 
-def latent(keys: Keys, kind: str, query_ranked: bool = False) -> Mixer:
+def latent(keys: Keys, kind: str, query_ranked: bool = False) -> MultiHeadLatentAttention:
     """Multi-head latent attention. `query_ranked`: its class has no rule for queries without a rank."""
     heads = keys.count(keys.family.heads)
     query_rank = keys.count("q_lora_rank") if query_ranked else keys.optional("q_lora_rank")
@@ -81,6 +84,15 @@ def latent(keys: Keys, kind: str, query_ranked: bool = False) -> Mixer:
         query_rank=query_rank,
         other_weights=other,
     )
+
+
+def sparse_latent(keys: Keys, kind: str) -> Mixer:
+    """Latent attention to the tokens that an indexer picks: its own, or (kind H) that of a layer before."""
+    body = latent(keys, kind, query_ranked=True)
+    sizes = {field.name: getattr(body, field.name) for field in fields(body)}
+    top_k, heads, dim = (keys.count(key) for key in ("index_topk", "index_n_heads", "index_head_dim"))
+    own = {"index_heads": heads, "index_dim": dim} if kind == "I" else {}
+    return SparseLatentAttention(**sizes, top_k=top_k, **own)
 
 
 def _state_dtype(keys: Keys) -> str | None:

@@ -14,6 +14,7 @@ WORDS = {
     "S": "sliding_attention local",
     "L": "linear_attention mamba",
     "C": "conv",
+    "I": "indexed_attention",
 }
 ONE_LETTER = {word: letter for letter, words in WORDS.items() for word in words.split()}
 
@@ -60,6 +61,23 @@ def full_at(keys: Keys, key: str, others: str, unstated: str) -> list[str]:
         return [unstated] * keys.layers
     full = keys.indices(key)
     return ["F" if i in full else others for i in range(keys.layers)]
+
+
+def indexed(keys: Keys) -> list[str]:
+    """GLM-5: layers with an indexer of their own (I), and layers that take over what the one before picked (H).
+
+    The list indexer_types says it, else the pattern index_topk_pattern, else every index_topk_freq-th layer.
+    """
+    layers, pattern = keys.layers, keys.value("index_topk_pattern")
+    frequency, offset = keys.count("index_topk_freq"), keys.count("index_skip_topk_offset", 0)
+    words = keys.listed("indexer_types", layers, ("full", "shared"))
+    if words is not None:
+        return ["I" if word == "full" else "H" for word in words]
+    if pattern is None:
+        return ["H" if max(i - offset + 1, 0) % frequency else "I" for i in range(layers)]
+    if not isinstance(pattern, str) or not re.fullmatch(f"[FS]{{{layers}}}", pattern):
+        raise keys.wrong("index_topk_pattern", pattern, f"a letter for each of {layers} layers, F or S")
+    return list(pattern.replace("F", "I").replace("S", "H"))
 
 
 def early_windows(keys: Keys) -> list[str]:

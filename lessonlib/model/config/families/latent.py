@@ -5,8 +5,8 @@ from functools import partial
 from lessonlib.model.config.families.base import UNBIASED
 from lessonlib.model.config.families.experts import DEEPSEEK, SARVAM
 from lessonlib.model.config.family import Experts, Rows
-from lessonlib.model.config.mixers import kimi_delta, latent
-from lessonlib.model.config.rules import kimi_kinds
+from lessonlib.model.config.mixers import kimi_delta, latent, sparse_latent
+from lessonlib.model.config.rules import indexed, kimi_kinds
 
 # fmt: off
 rows = Rows()
@@ -43,6 +43,21 @@ rows.add("axk1", DEEPSEEK_V3.but(mixers={"F": partial(latent, query_ranked=True)
     vocabulary=163_840, width=7168, inner=18_432, layers=61, heads=64, positions=32_768, experts=192,
     top_k=8, expert_inner=2048, shared_experts=1, q_lora_rank=1536, kv_lora_rank=512, qk_nope_head_dim=128,
     qk_rope_head_dim=64, v_head_dim=128, first_k_dense_replace=1)
+
+rows.add("deepseek_v32", DEEPSEEK_V3.but(mixers={"I": sparse_latent}, cycle="I", layer_types=True, mlp_bias="mlp_bias",
+        experts=DEEPSEEK.but(listed=True)),
+    vocabulary=129_280, width=7168, inner=18_432, layers=61, heads=128, positions=163_840, experts=256,
+    top_k=8, expert_inner=2048, shared_experts=1, q_lora_rank=1536, kv_lora_rank=512, qk_nope_head_dim=128,
+    qk_rope_head_dim=64, v_head_dim=128, first_k_dense_replace=3, index_topk=2048, index_n_heads=64, index_head_dim=128)
+
+rows.add("glm_moe_dsa", DEEPSEEK_V3.but(mixers={"I": sparse_latent, "H": sparse_latent}, kinds=indexed,
+        mlp_bias="mlp_bias", experts=DEEPSEEK.but(listed=True),
+        ignored={**LATENT.ignored, "index_share_for_mtp_iteration": None, "indexer_rope_interleave": None,
+                 "layer_types": None}),
+    vocabulary=154_880, width=6144, inner=12_288, layers=78, heads=64, positions=202_752, experts=256,
+    top_k=8, expert_inner=2048, shared_experts=1, q_lora_rank=2048, kv_lora_rank=512, qk_nope_head_dim=192,
+    qk_rope_head_dim=64, v_head_dim=256, first_k_dense_replace=3, index_topk=2048, index_n_heads=32, index_head_dim=128,
+    indexer_types=None, index_topk_pattern=None, index_topk_freq=1, index_skip_topk_offset=2)
 
 rows.add("youtu", LATENT,
     vocabulary=128_256, width=2048, inner=6144, layers=32, heads=16, positions=131_072,
