@@ -220,7 +220,7 @@ def test_an_exercise_answered_wrong_and_right_says_so(lab, browser):
     notebook = Notebook(lab, browser, name)
     notebook.run_all()
     exercise, cell = find("smallest-prompt"), 'check("smallest-prompt"'
-    for guess, verdict in ((295, "Not yet. "), (318, "Right: 318 tokens")):
+    for guess, verdict in ((318, "Not yet. "), (296, "Right: 296 tokens")):
         said = answer(notebook, cell, f'my_prompt = {guess}\ncheck("smallest-prompt", my_prompt)')
         assert said == exercise.feedback(guess) and said.startswith(verdict)
     notebook.close()

@@ -65,7 +65,7 @@ def _print_size(title: str, sections: Sequence[Section]) -> float:
     lines = len(title) // 50
     for kind, rows in sections:
         lines += sum(1 + len(row) // 70 for row in rows) if kind in ("list", "text") else len(rows)
-    return 7.5 if lines < USUAL_LINES else 6.8
+    return 7.5 if lines < USUAL_LINES else 5.9
 
 
 def _in_tag(tag: str, text: str, more: str = "") -> str:
