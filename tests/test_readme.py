@@ -8,7 +8,9 @@ import tomllib
 from pathlib import Path
 
 import matplotlib
+import numpy as np
 import pytest
+from PIL import Image
 from test_prose_numbers import loose_numerals
 
 import counts
@@ -106,8 +108,8 @@ def test_the_commands_are_targets_of_the_makefile():
     assert {"lab", "test"} <= named <= targets
 
 
-def png_size(png):
-    return tuple(int.from_bytes(png[at : at + 4], "big") for at in (16, 20))
+def pixels(png):
+    return np.asarray(Image.open(io.BytesIO(png)).convert("RGBA")).astype(int)
 
 
 def test_the_picture_is_what_its_tool_draws(capsys):
@@ -115,11 +117,15 @@ def test_the_picture_is_what_its_tool_draws(capsys):
     assert stored[:8] == b"\x89PNG\r\n\x1a\n" and len(stored) < 150_000
     pinned = re.search(r"^matplotlib==(\d+\.\d+)", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE)
     if matplotlib.__version__.startswith(f"{pinned[1]}."):
-        assert drawn == stored, "docs/plane.png is not what tools/readme_picture.py draws: run it"
+        # Another kind of processor rounds a curve's last digits differently: a few pixels of an edge change their shade.
+        apart = np.abs(pixels(drawn) - pixels(stored)).max(axis=2)
+        changed = f"{(apart > 0).sum()} pixels differ, by at most {apart.max()} of 255"
+        message = f"docs/plane.png is not what tools/readme_picture.py draws ({changed}): run it"
+        assert apart.max() <= 24 and (apart > 0).mean() < 0.002, message
     else:
         with capsys.disabled():
             print(f"\ndocs/plane.png: compared by its size only, for matplotlib is not {pinned[1]}, the pinned one")
-        assert png_size(drawn) == png_size(stored)
+        assert pixels(drawn).shape == pixels(stored).shape
 
 
 @pytest.mark.parametrize("picture", re.findall(r"!\[([^\]]*)\]\(", README))
