@@ -117,7 +117,7 @@ def test_the_picture_is_what_its_tool_draws(capsys):
     assert stored[:8] == b"\x89PNG\r\n\x1a\n" and len(stored) < 150_000
     pinned = re.search(r"^matplotlib==(\d+\.\d+)", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE)
     if matplotlib.__version__.startswith(f"{pinned[1]}."):
-        # Another kind of processor rounds a curve's last digits differently: a few pixels of an edge change their shade.
+        # Another kind of processor rounds a curve differently in its last digits: a few pixels of an edge change shade.
         apart = np.abs(pixels(drawn) - pixels(stored)).max(axis=2)
         changed = f"{(apart > 0).sum()} pixels differ, by at most {apart.max()} of 255"
         message = f"docs/plane.png is not what tools/readme_picture.py draws ({changed}): run it"
