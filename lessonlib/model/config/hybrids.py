@@ -122,8 +122,7 @@ def zamba_kinds(keys: Keys) -> list[str]:
 
 def zamba2_kinds(keys: Keys) -> list[str]:
     """The list says it; where it is null, the class has one for its 54 layers."""
-    kinds = _letters(keys, "layers_block_type|layer_types")
-    kinds = kinds or list("L" + "LLLLLH" * 7 + "LLLLHLLLHLL")
+    kinds = _letters(keys, "layers_block_type") or list("L" + "LLLLLH" * 7 + "LLLLHLLLHLL")
     ids, stated = [i for i, kind in enumerate(kinds) if kind == "H"], keys.value("hybrid_layer_ids")
     if stated not in (None, ids):
         raise keys.wrong("hybrid_layer_ids", stated, f"{ids}, as the list of kinds says")
@@ -230,7 +229,7 @@ def matrix_lstm(keys: Keys, kind: str) -> Mixer:
 
 def matrix_lstm_inner(keys: Keys) -> int:
     multiple = keys.count("ffn_round_up_to_multiple_of")
-    return int(-(-keys.width * factor_of(keys, "ffn_proj_factor") // multiple)) * multiple
+    return int((keys.width * factor_of(keys, "ffn_proj_factor") + multiple - 1) // multiple) * multiple
 
 
 def factor_of(keys: Keys, key: str) -> float:
@@ -241,7 +240,12 @@ def factor_of(keys: Keys, key: str) -> float:
 
 
 def full_rank_delta(keys: Keys, kind: str) -> Mixer:
-    """Ling: Kimi Delta Attention with full matrices for its gates; its sizes are those of attention unless stated."""
+    """Ling: Kimi Delta Attention with full matrices for its gates; its sizes are those of attention unless stated.
+
+    Its class keeps the size of a head in linear_head_dim alone once it has been loaded: then head_dim is the rotary one.
+    """
+    if keys.config.get("linear_head_dim") is None and keys.count("head_dim") == keys.count("qk_rope_head_dim"):
+        raise keys.refused("linear_head_dim", None, "head_dim is that of the rotary part, so the size is not known")
     return KimiDeltaAttention(
         width=keys.width,
         heads=keys.derived("linear_num_heads", keys.count(keys.family.heads)),

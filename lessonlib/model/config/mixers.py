@@ -97,10 +97,12 @@ def sparse_latent(keys: Keys, kind: str) -> Mixer:
 
 
 def state_dtype(keys: Keys) -> str | None:
-    """The dtype of a constant state, where the config says it; a key that is absent or null leaves it to the engine."""
-    key, names = "mamba_ssm_dtype|mamba_ssm_cache_dtype|inference_state_dtype", {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
-    stated = [name for name in key.split("|") if keys.config.get(name) not in (None, "auto")]
-    keys.read.update((name, keys.config[name]) for name in key.split("|") if name in keys.config)
+    """The dtype of a constant state, where config or class says it; a key that says nothing leaves it to the engine."""
+    names = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
+    some = ("mamba_ssm_dtype", "mamba_ssm_cache_dtype", "inference_state_dtype")
+    keys.read.update((name, keys.config[name]) for name in some if name in keys.config)
+    stated = [name for name in some if keys.config.get(name) not in (None, "auto")]
+    stated = stated or [name for name in some if name in keys.family.defaults and name not in keys.config]
     if not stated:
         return None
     value = keys.value("|".join(stated))

@@ -27,7 +27,8 @@ rows.add("nemotron_h", UNBIASED.but(mixers={"F": attention, "D": hybrids.no_mixe
             "mtp_layers_block_type", "mtp_hybrid_override_pattern", "tie_word_embeddings"))),
     vocabulary=131_072, width=4096, inner=21_504, heads=32, kv_heads=8, head_dim=128, positions=4096,
     layers_block_type=None, hybrid_override_pattern=None, ssm_state_size=128, mamba_num_heads=128, mamba_head_dim=64,
-    n_groups=8, conv_kernel=4, experts=8, top_k=2, expert_inner=7688, shared_inner=7688, moe_latent_size=None)
+    n_groups=8, conv_kernel=4, experts=8, top_k=2, expert_inner=7688, shared_inner=7688, moe_latent_size=None,
+    mamba_ssm_cache_dtype="float32")
 
 rows.add("jamba", UNBIASED.but(mixers={"F": attention, "L": hybrids.mamba1_with_norms}, kinds=hybrids.jamba_kinds,
         experts=Experts(expert_inner="intermediate_size", placement=hybrids.jamba_sparse, none_is_dense=True),
@@ -90,7 +91,7 @@ rows.add("xlstm", UNBIASED.but(mixers={"L": hybrids.matrix_lstm}, cycle="L", lay
             "sequence_kernel", "step_kernel", "mode", "return_last_states", "autocast_kernel_dtype", "gate_soft_cap",
             "max_inference_chunksize", "norm_reduction_force_float32", "output_logit_soft_cap"))),
     vocabulary=50_304, width=4096, layers=32, heads=8, embedding_dim=None, qk_dim_factor=0.5, v_dim_factor=1.0,
-    ffn_proj_factor=2.667, ffn_round_up_to_multiple_of=64)
+    ffn_proj_factor=2.667, ffn_round_up_to_multiple_of=64, inference_state_dtype="float32")
 
 rows.add("minimax", UNBIASED.but(mixers={"F": attention, "L": hybrids.lightning}, layer_types=True, cycle="FL",
         experts=MIXTRAL_EXPERTS,
