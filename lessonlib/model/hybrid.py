@@ -75,3 +75,20 @@ class SharedBlockAttention(GroupedQueryAttention):
 
     def copied_weights(self, devices: int) -> float:
         return 2 * super().copied_weights(devices)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DifferentialAttention(GroupedQueryAttention):
+    """Differential attention (arXiv 2410.05258): the difference of two softmaxes, each over values of twice the size.
+
+    As engines and its class compute it, with keys and values of one size: all scores once for each half of the values,
+    so twice the FLOP a pair of plain attention, on the same cache.
+    """
+
+    @cached_property
+    def label(self) -> str:
+        return f"differential {super().label}"
+
+    @cached_property
+    def pair_flops(self) -> int:
+        return 2 * super().pair_flops

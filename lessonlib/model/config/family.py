@@ -81,7 +81,7 @@ class Family(NamedTuple):
     gated: bool = True  # a feed-forward of three matrices, not two
     extra_inner: Callable[..., int] | None = None  # a rule: matrix weights of a dense feed-forward beside these
     no_feedforward: str = ""  # the kinds of layer that have none
-    activation_weights: int = 0  # parameters of the activation function, a layer
+    activation_weights: int | Callable[..., int] = 0  # parameters of the activation, a layer: a number, or a rule
     norm: int = RMS_NORM
     norms: int | Callable[..., int] | Mapping[str, int] = 2  # in a block: a number, a rule, or a number by kind
     borrowed: Callable[..., int] | None = None  # a rule: the weights of a kind of layer that an earlier one stores

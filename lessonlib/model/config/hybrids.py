@@ -7,7 +7,7 @@ from lessonlib.model.attention import Mixer
 from lessonlib.model.config.keys import Keys
 from lessonlib.model.config.mixers import attention, head_dim_of, latent, mamba1_of, mamba2, state_dtype
 from lessonlib.model.config.rules import ONE_LETTER
-from lessonlib.model.hybrid import SeveralMixers, SharedBlockAttention
+from lessonlib.model.hybrid import DifferentialAttention, SeveralMixers, SharedBlockAttention
 from lessonlib.model.state import GatedLinearRecurrence, KimiDeltaAttention, LightningAttention, MatrixLstm, Rwkv4
 
 PATTERN = {"M": "L", "*": "F", "-": "D", "E": "E"}  # Nemotron-H's hybrid_override_pattern, a letter a layer
@@ -183,6 +183,37 @@ def zamba_borrowed(kind: str, mixer: Any, feedforward: Any) -> int:
     attention, width = mixer.mixers[0], mixer.width
     own = attention.own_weights + feedforward.extra_matrix_weights
     return attention.matmul_weights + feedforward.matmul_weights - own + 3 * width
+
+
+# --- attention that is nearly usual ---
+
+
+def square_output(keys: Keys, kind: str) -> Mixer:
+    """Helium: the output matrix is w x w, whatever the heads are."""
+    mixer = attention(keys, kind)
+    if mixer.heads * head_dim_of(keys) != keys.width:
+        raise keys.wrong(keys.family.heads, mixer.heads, f"heads of {head_dim_of(keys)} that make up the width")
+    return mixer
+
+
+def biased_output(keys: Keys, kind: str) -> Mixer:
+    """GPT-NeoX Japanese: the last layer alone has a bias on its output."""
+    plain = attention(keys, kind)
+    return replace(plain, other_weights=plain.other_weights + keys.width)
+
+
+def differential(keys: Keys, kind: str) -> Mixer:
+    """Values split in halves, so that KV heads are even; four vectors of a head's size weigh the two softmaxes."""
+    size = head_dim_of(keys)
+    heads, kv_heads = keys.count(keys.family.heads), keys.derived(keys.family.kv_heads, 0)
+    kv_heads = kv_heads or heads
+    if kv_heads % 2 or heads % kv_heads:
+        raise keys.wrong("num_key_value_heads", kv_heads, f"an even divisor of the {heads} heads")
+    plain = attention(keys, kind)
+    other = plain.other_weights + 4 * size
+    return DifferentialAttention(
+        width=keys.width, heads=heads, kv_heads=kv_heads, head_dim=size, other_weights=other
+    )
 
 
 # --- mixers of one size ---

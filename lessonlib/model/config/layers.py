@@ -86,7 +86,9 @@ def _feedforward(keys: Keys, has_experts: bool) -> FeedForward | None:
     if not has_experts or moe is None:
         inner = family.dense_inner(keys)
         biases = (2 if family.gated else 1) * inner + keys.width if bias else 0
-        other, extra = biases + family.activation_weights, family.extra_inner(keys) if family.extra_inner else 0
+        activation = family.activation_weights
+        other = biases + (activation(keys) if callable(activation) else activation)
+        extra = family.extra_inner(keys) if family.extra_inner else 0
         sizes = {"width": keys.width, "inner": inner, "gated": family.gated}
         return DenseFeedForward(**sizes, extra_matrix_weights=extra, other_weights=other)
     if bias:

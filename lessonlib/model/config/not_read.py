@@ -20,7 +20,7 @@ umt5 whisper xlm xlm-prophetnet xlm-roberta xlm-roberta-xl xlnet xmod yoso
 """
 ENCODERS = frozenset(_ENCODERS.split())
 _NO_ROW = """
-bitnet blt cpmant diffllama doge dory dots3_note dots3_note_text gpt_neox_japanese helium hrm_text hy_v4
+blt cpmant doge dory dots3_note dots3_note_text hrm_text hy_v4
 inkling_text inkling2_text inkling2_loop_text jetmoe minimax_m3_vl_text modernbert-decoder moshi phi4_multimodal
 qwen4_exp qwen4_exp_text zaya
 """

@@ -109,3 +109,19 @@ rows.add("bailing_hybrid", LATENT.but(mixers={"F": hybrids.latent_with_gate, "L"
     expert_inner=768, shared_experts=1, first_k_dense_replace=2, q_lora_rank=None, kv_lora_rank=512,
     qk_nope_head_dim=128, qk_rope_head_dim=64, v_head_dim=128, head_dim=128, layer_group_size=6,
     short_conv_kernel_size=4, linear_num_heads=None, linear_head_dim=None, linear_conv_kernel_dim=None)
+
+# --- nearly Llama ---
+
+rows.add("bitnet", BIASED.but(norms=3, activation_weights=stated_inner),  # norms before the output and the down matrix
+    vocabulary=128_256, width=2560, inner=6912, layers=30, heads=20, kv_heads=5, positions=2048)
+
+rows.add("helium", UNBIASED.but(mixers={"F": hybrids.square_output}, qkv_bias="attention_bias", mlp_bias="mlp_bias"),
+    vocabulary=48_000, width=2560, inner=7040, layers=24, heads=20, kv_heads=20, head_dim=128, positions=4096)
+
+rows.add("diffllama", BIASED.but(mixers={"F": hybrids.differential}),
+    vocabulary=32_000, width=2048, inner=8192, layers=16, heads=32, kv_heads=None, positions=2048)
+
+rows.add("gpt_neox_japanese", UNBIASED.but(mixers={"F": attention, "B": hybrids.biased_output}, last="B",
+        kv_heads=None, head_dim=None, inner=None, gated=False, norm=LAYER_NORM,
+        dense_inner=lambda keys: keys.width * keys.count("intermediate_multiple_size")),
+    vocabulary=32_000, width=2560, layers=32, heads=32, positions=2048, intermediate_multiple_size=4, tied=True)
