@@ -37,6 +37,7 @@ ORACLE = rows("config_oracle")
 MORE = rows("more_default_configs")
 PUBLISHED = rows("published_style_configs")
 RELEASED = rows("released_configs")
+SMALL = rows("small_configs")
 CATALOGUE = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(MODELS.glob("*.json"))]
 
 
@@ -86,7 +87,8 @@ def architectures(config):
 
 @pytest.mark.parametrize(
     ("name", "table", "least"),
-    [("oracle", ORACLE, 54), ("more classes", MORE, 44), ("published style", PUBLISHED, 74)],
+    [("oracle", ORACLE, 54), ("more classes", MORE, 44), ("published style", PUBLISHED, 74),
+     ("small sizes", SMALL, len(SMALL))],
 )
 def test_each_config_is_exact_or_refused_by_name(name, table, least):
     exact, refused = 0, []
@@ -110,6 +112,17 @@ def test_each_config_is_exact_or_refused_by_name(name, table, least):
         exact += 1
     print(f"{name}: {exact} of {len(table)} exact; refused: {', '.join(refused) or 'none'}")
     assert exact >= least
+
+
+@pytest.mark.parametrize("row", rows("tied_embeddings"), ids=lambda row: row["config"]["model_type"])
+def test_each_class_ties_its_embeddings_as_transformers_does(row):
+    """Some classes tie nothing, whatever the file says; Zamba shares its blocks with the embeddings, or not at all."""
+    for said, counted in row["parameters"].items():
+        model = read(row["config"] | ({} if said == "absent" else {"tie_word_embeddings": said == "true"}))
+        if model is None:
+            assert row["config"]["model_type"].startswith("zamba") and said == "false"
+        else:
+            assert model.parameters == counted, said
 
 
 def test_flops_of_the_oracle():
@@ -255,6 +268,16 @@ def test_a_lost_key_is_the_same_model_an_error_or_the_class_default():
                 wrong.append((config.get("model_type"), key, reason))
     print(f"{tried} single keys left out")
     assert not wrong
+
+
+def test_a_config_without_a_key_is_the_model_that_its_class_makes_or_an_error():
+    exact = 0
+    for row in rows("configs_without_a_key"):
+        with suppress(LessonError):
+            counted = Model.from_config(row["config"]).parameters
+            assert counted == row["parameters"], (row["config"]["model_type"], row["without"])
+            exact += 1
+    assert exact > 100
 
 
 def test_the_default_used_is_named_and_can_be_seen():
