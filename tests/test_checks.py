@@ -44,8 +44,8 @@ from lessonlib.measured.timing.server_client import Limits
 from lessonlib.model.attention import ChunkedAttention, GroupedQueryAttention, MultiHeadLatentAttention
 from lessonlib.model.draft import DraftHead
 from lessonlib.model.feedforward import DenseFeedForward, MixtureOfExperts
-from lessonlib.model.precision import Precision
 from lessonlib.model.hybrid import DifferentialAttention, SeveralMixers, SharedBlockAttention
+from lessonlib.model.precision import Precision
 from lessonlib.model.sparse import Indexer, SparseLatentAttention
 from lessonlib.model.state import (
     ConstantState,

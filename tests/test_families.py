@@ -87,8 +87,12 @@ def architectures(config):
 
 @pytest.mark.parametrize(
     ("name", "table", "least"),
-    [("oracle", ORACLE, 54), ("more classes", MORE, 44), ("published style", PUBLISHED, 74),
-     ("small sizes", SMALL, len(SMALL))],
+    [
+        ("oracle", ORACLE, 54),
+        ("more classes", MORE, 44),
+        ("published style", PUBLISHED, 74),
+        ("small sizes", SMALL, len(SMALL)),
+    ],
 )
 def test_each_config_is_exact_or_refused_by_name(name, table, least):
     exact, refused = 0, []

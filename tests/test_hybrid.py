@@ -42,9 +42,7 @@ def normed(x):
 
 
 def lightning():
-    layer = Layer(
-        dict.fromkeys(("q", "k", "v", "gate", "out"), (W, H * D)), {"norm": H * D}, {"memory": (H, D, D)}
-    )
+    layer = Layer(dict.fromkeys(("q", "k", "v", "gate", "out"), (W, H * D)), {"norm": H * D}, {"memory": (H, D, D)})
 
     def step(x):
         q, k, v = ((x @ layer.matrices[name]).reshape(H, D) for name in "qkv")
@@ -90,7 +88,9 @@ def linear_recurrence(kernel=4):
         layer.state["inputs"] = inputs[1:]
         x = (inputs * layer.taps).sum(0) + layer.taps_bias
         a, i = (
-            sigmoid(np.einsum("hc,hcd->hd", x.reshape(H, -1), layer.matrices[name]).ravel() + layer.vectors[f"{name}_bias"])
+            sigmoid(
+                np.einsum("hc,hcd->hd", x.reshape(H, -1), layer.matrices[name]).ravel() + layer.vectors[f"{name}_bias"]
+            )
             for name in "ai"
         )
         a = np.exp(-8 * a * np.log1p(np.exp(layer.decay)))
@@ -108,7 +108,10 @@ def rwkv():
     )
 
     def step(x):
-        mixed = {name: x * layer.vectors[f"{name}_mix"] + layer.state["before"] * (1 - layer.vectors[f"{name}_mix"]) for name in "kvr"}
+        mixed = {
+            name: x * layer.vectors[f"{name}_mix"] + layer.state["before"] * (1 - layer.vectors[f"{name}_mix"])
+            for name in "kvr"
+        }
         layer.state["before"] = x
         k, v, r = (mixed[name] @ layer.matrices[name] for name in "kvr")
         above, below, largest = (layer.state[name] for name in ("numerator", "denominator", "largest"))

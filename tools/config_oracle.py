@@ -143,7 +143,7 @@ def released_row(old: dict) -> tuple[dict, Counts]:
 
 
 def tied_row(old: dict) -> tuple[dict, Counts]:
-    """A class at its default sizes, by what its file says of tied embeddings: nothing, that they are, that they are not."""
+    """A class at its default sizes, by what its file says of tied embeddings: nothing, true, or false."""
     flags = {"absent": {}, "true": {"tie_word_embeddings": True}, "false": {"tie_word_embeddings": False}}
     counts = {name: count_file(old["config"] | flag, tokens=0) for name, flag in flags.items()}
     return old | {"parameters": {name: found.parameters for name, found in counts.items()}}, counts["absent"]

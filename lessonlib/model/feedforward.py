@@ -72,8 +72,8 @@ class MixtureOfExperts(FeedForward):
     """Routed experts of `expert_inner`, and shared experts of `shared_inner` in all (0: none).
 
     `shared_gate` adds one router column for the shared experts. `expert_other_weights` are the biases of one expert,
-    `other_weights` those of the router (a correction bias counts only where it is a parameter). `latent`: routed experts
-    work in this width (LatentMoE, Nemotron 3); a projection into it and one back are dense.
+    `other_weights` those of the router (a correction bias counts only where it is a parameter). `latent`: the width in
+    which routed experts work (LatentMoE, Nemotron 3); a projection into it and one back are dense.
     """
 
     width: int

@@ -1,4 +1,4 @@
-"""Layers with more than one mixer (Falcon-H1, Zamba), and the attention of a block that several layers share (Zamba)."""
+"""Layers with more than one mixer (Falcon-H1, Zamba), attention of a block that layers share, and of differences."""
 
 # A kind derives what the base gives as a plain zero; nobody can write to either, for the classes are frozen.
 # mypy: disable-error-code="override"

@@ -29,9 +29,9 @@ class StateCounts(NamedTuple):
 class ConstantState(Mixer):
     """A mixer whose memory of the past has one size: a state that every pass reads and writes whole.
 
-    `conv_kernel` is the length of its short convolution (1: it has none); `extra_weights` are weights beyond the published layout that
-    are only added or scaled. `state_dtype`: of the state, where the model's config says it; None is the dtype that the
-    model computes in. A kind says its `counts`.
+    `conv_kernel` is the length of its short convolution (1: it has none); `extra_weights` are weights beyond the
+    published layout that are only added or scaled. `state_dtype`: of the state, where the model's config says it; None
+    is the dtype that the model computes in. A kind says its `counts`.
     """
 
     width: int
@@ -199,7 +199,7 @@ class ShortConvolution(ConstantState):
 class LightningAttention(ConstantState):
     """Linear attention with a fixed decay a head (MiniMax-01, arXiv 2501.08313), a norm and an output gate.
 
-        S = decay S + k v, o = q S: a state of head_dim x head_dim for each head
+    S = decay S + k v, o = q S: a state of head_dim x head_dim for each head
     """
 
     heads: int

@@ -98,7 +98,7 @@ def jamba_kinds(keys: Keys) -> list[str]:
 
 def jamba_sparse(keys: Keys) -> list[bool]:
     """One expert is a dense feed-forward."""
-    many = keys.count(keys.family.experts.experts, 0) > 1
+    many = keys.count("num_experts|num_local_experts", 0) > 1
     return [many and here for here in _every(keys, "expert_layer_period", "expert_layer_offset")]
 
 
@@ -211,9 +211,7 @@ def differential(keys: Keys, kind: str) -> Mixer:
         raise keys.wrong("num_key_value_heads", kv_heads, f"an even divisor of the {heads} heads")
     plain = attention(keys, kind)
     other = plain.other_weights + 4 * size
-    return DifferentialAttention(
-        width=keys.width, heads=heads, kv_heads=kv_heads, head_dim=size, other_weights=other
-    )
+    return DifferentialAttention(width=keys.width, heads=heads, kv_heads=kv_heads, head_dim=size, other_weights=other)
 
 
 # --- mixers of one size ---
@@ -273,7 +271,7 @@ def factor_of(keys: Keys, key: str) -> float:
 def full_rank_delta(keys: Keys, kind: str) -> Mixer:
     """Ling: Kimi Delta Attention with full matrices for its gates; its sizes are those of attention unless stated.
 
-    Its class keeps the size of a head in linear_head_dim alone once it has been loaded: then head_dim is the rotary one.
+    Its class, once loaded, keeps the size of a head in linear_head_dim alone: head_dim then is the rotary one.
     """
     if keys.config.get("linear_head_dim") is None and keys.count("head_dim") == keys.count("qk_rope_head_dim"):
         raise keys.refused("linear_head_dim", None, "head_dim is that of the rotary part, so the size is not known")

@@ -89,8 +89,9 @@ def _feedforward(keys: Keys, has_experts: bool) -> FeedForward | None:
         activation = family.activation_weights
         other = biases + (activation(keys) if callable(activation) else activation)
         extra = family.extra_inner(keys) if family.extra_inner else 0
-        sizes = {"width": keys.width, "inner": inner, "gated": family.gated}
-        return DenseFeedForward(**sizes, extra_matrix_weights=extra, other_weights=other)
+        return DenseFeedForward(
+            width=keys.width, inner=inner, gated=family.gated, extra_matrix_weights=extra, other_weights=other
+        )
     if bias:
         raise keys.refused(str(family.mlp_bias), True, "biases of experts are not read for this family")
     experts, top_k, inner = keys.count(moe.experts), keys.count(moe.top_k), keys.count(moe.expert_inner)

@@ -9,7 +9,9 @@ from lessonlib.model.sparse import SparseLatentAttention
 from lessonlib.model.state import GatedDeltaNet, KimiDeltaAttention, Mamba1, Mamba2, ShortConvolution
 
 
-def attention(keys: Keys, kind: str, kv_heads: int | None = None, extra_per_head: int | None = None) -> Mixer:
+def attention(
+    keys: Keys, kind: str, kv_heads: int | None = None, extra_per_head: int | None = None
+) -> GroupedQueryAttention:
     """Grouped-query attention as the row describes it; the arguments are for rows whose layers differ."""
     family, heads, head_dim = keys.family, keys.count(keys.family.heads), head_dim_of(keys)
     if kv_heads is None:
@@ -166,7 +168,7 @@ def mamba2(
     Its inner width is the stated one, else `expand` times the model's, else that of its heads.
     """
     number, inner = keys.count(heads), keys.count(expand) * keys.width if expand else None
-    inner = inner_width and keys.optional(inner_width) or inner or number * keys.count(str(head_dim))
+    inner = (inner_width and keys.optional(inner_width)) or inner or number * keys.count(str(head_dim))
     size = keys.count(head_dim) if head_dim and keys.value(head_dim) != "auto" else inner // number
     if number * size != inner:
         raise keys.wrong(heads, number, f"heads of {size} that make up the inner width {inner}")
@@ -189,7 +191,9 @@ def mamba1(keys: Keys, kind: str) -> Mixer:
     return mamba1_of(keys, "expand", "state_size", "time_step_rank", "conv_kernel")
 
 
-def mamba1_of(keys: Keys, expand: str, state_size: str, step_rank: str, conv_kernel: str, normed: bool = False) -> Mixer:
+def mamba1_of(
+    keys: Keys, expand: str, state_size: str, step_rank: str, conv_kernel: str, normed: bool = False
+) -> Mixer:
     """Mamba-1 of the config keys of its sizes. `normed`: with norms of its step and of what it reads and writes."""
     size = keys.count(state_size)
     rank = -(-keys.width // 16) if keys.value(step_rank) == "auto" else keys.count(step_rank)

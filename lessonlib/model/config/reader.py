@@ -105,7 +105,8 @@ def _own_name(config: dict[str, Any], found: str | None) -> str:
 def read_fields(keys: Keys) -> dict[str, Any]:
     """The fields of Model but its name and family, in the order in which their keys are checked."""
     family = keys.family
-    width, layers = keys.count(family.width), family.layer_count(keys) if family.layer_count else keys.count(family.layers)
+    width = keys.count(family.width)
+    layers = family.layer_count(keys) if family.layer_count else keys.count(family.layers)
     if layers > MOST_LAYERS:
         raise keys.wrong(family.layers, layers, f"at most {MOST_LAYERS:,} layers")
     keys.width, keys.layers = width, layers
