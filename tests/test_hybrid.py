@@ -13,7 +13,15 @@ from lessonlib.model.feedforward import DenseFeedForward, MixtureOfExperts
 from lessonlib.model.hybrid import DifferentialAttention, SeveralMixers, SharedBlockAttention
 from lessonlib.model.model import Model
 from lessonlib.model.precision import Precision
-from lessonlib.model.state import GatedLinearRecurrence, LightningAttention, Mamba2, MatrixLstm, Rwkv4
+from lessonlib.model.state import (
+    GatedLinearRecurrence,
+    KimiDeltaAttention,
+    LightningAttention,
+    Mamba1,
+    Mamba2,
+    MatrixLstm,
+    Rwkv4,
+)
 from lessonlib.time.roofline import pass_cost
 from lessonlib.work.layouts import collectives, other_devices
 
@@ -260,3 +268,48 @@ def test_the_blocks_of_zamba_are_used_in_turn():
         assert borrowers == max(0, 4 - blocks) and model.layers == 6
         assert server(model).sizes.block_bytes == server(models[9]).sizes.block_bytes  # what is read is the same
     assert models[1].parameters < models[2].parameters < models[4].parameters == models[9].parameters
+
+
+# FLOPs of passes over 64 and 128 tokens at default sizes, as tools/config_oracle.py counts them (transformers 5.24).
+COUNTED = {
+    "nemotron_h": (120_151_326_720, 239_086_059_520), "jamba": (794_356_350_976, 1_589_244_067_840),
+    "falcon_h1": (1_175_303_880_704, 2_204_510_584_832), "zamba2": (550_954_190_848, 1_045_287_913_472),
+    "xlstm": (862_558_617_600, 1_725_117_235_200), "minimax": (278_904_438_784, 562_103_844_864),
+    "bailing_hybrid": (422_747_930_624, 846_659_944_448), "zamba": (1_477_374_812_160, 2_957_898_588_160),
+    "bitnet": (310_042_951_680, 622_602_485_760), "helium": (263_360_348_160, 528_733_962_240),
+    "diffllama": (146_901_303_296, 295_950_090_240), "gpt_neox_japanese": (333_950_484_480, 670_585_323_520),
+}  # fmt: skip
+
+
+def of_states(mixer, tokens):
+    """What the class itself multiplies for a state: by chunks of 64 (mLSTM) or 256 (lightning), padded or not."""
+    if isinstance(mixer, Mamba1):
+        return 2 * mixer.inner * mixer.state_size * tokens
+    if isinstance(mixer, LightningAttention):
+        channels = mixer.heads * mixer.head_dim
+        return 4 * channels * tokens**2 + 4 * mixer.state_elements * tokens
+    if isinstance(mixer, MatrixLstm):
+        keys, values = mixer.heads * mixer.key_dim, mixer.heads * mixer.value_dim
+        return (2 * 64 * (keys + values) + 4 * keys * mixer.value_dim + 2 * keys) * tokens
+    return 0
+
+
+@pytest.mark.parametrize("family", COUNTED)
+def test_flops_are_those_that_transformers_counts(family):
+    """2 FLOP a weight and token, routed experts apart, all pairs; and how the class computes convolution and state.
+
+    Of Mamba-2, padded to a chunk, and of the delta rule, by chunks, what is left is the same for each chunk.
+    """
+    model, left = Model.from_config({"model_type": family}), []
+    for tokens, counted in zip((64, 128), COUNTED[family], strict=True):
+        routed = sum(n * ffn.experts_per_token * ffn.expert_weights for n, ffn in model.expert_kinds)
+        expected = 2 * tokens * (model.block_matmul_weights - routed + model.head_weights)
+        for layers, mixer in model.kernel_kinds:
+            expected += layers * (mixer.fresh_pair_flops * tokens**2 + of_states(mixer, tokens))
+            if mixer.conv_elements:
+                taps = mixer.conv_kernel
+                expected += layers * 2 * taps * mixer.counts.conv_channels * (tokens + taps - 1)
+        left.append(counted - expected)
+    kinds = {type(mixer) for _, mixer in model.kernel_kinds}
+    assert left[1] == (2 if KimiDeltaAttention in kinds else 1) * left[0]
+    assert bool(left[0]) == bool(kinds & {Mamba2, KimiDeltaAttention})

@@ -19,8 +19,8 @@ FLAT = {"qwen2_vl": "qwen2_vl_text", "qwen2_5_vl": "qwen2_5_vl_text"}
 TIES = ("tie_word_embeddings", "tie_embedding", "tie_embeddings", "share_embedding")
 # Wrappers whose class in transformers 5.24 ties by its own default, whatever their language model says.
 _UNTIED = """apertus1p5 aria cosmos3_omni exaone4_5 fuyu glm46v glmga idefics2 idefics3 llava_next minicpmv4_6
-minicpmv4_7 omniasr qianfan_ocr qwen2_audio qwen3_5 qwen3_5_moe qwen3_omni_moe_thinker qwen3_vl qwen3_vl_moe smolvlm vibevoice_asr
-video_llava vipllava"""
+minicpmv4_7 omniasr qianfan_ocr qwen2_audio qwen3_5 qwen3_5_moe qwen3_omni_moe_thinker qwen3_vl qwen3_vl_moe smolvlm
+vibevoice_asr video_llava vipllava"""
 _TIED = "cohere2_vision gemma3 lfm2_vl lfm3_vl paligemma"
 CLASS_TIES = dict.fromkeys(_UNTIED.split(), False) | dict.fromkeys(_TIED.split(), True)
 MOST_LEVELS = 4
