@@ -217,6 +217,23 @@ def differential(keys: Keys, kind: str) -> Mixer:
 # --- mixers of one size ---
 
 
+def listed_kinds(keys: Keys) -> list[str]:
+    """MiniMax: 1 is full attention, 0 lightning attention, layer by layer."""
+    listed = keys.value("attn_type_list")
+    if not isinstance(listed, list) or len(listed) != keys.layers or any(kind not in (0, 1) for kind in listed):
+        raise keys.wrong("attn_type_list", listed, f"a list of {keys.layers} zeros and ones")
+    return ["LF"[kind] for kind in listed]
+
+
+def alternating_unless_listed(keys: Keys) -> list[str]:
+    """The class alternates, full attention first; a list under the older name is not read by it."""
+    if keys.config.get("attn_type_list") is not None:
+        raise keys.refused(
+            "layer_types", None, "'attn_type_list' says the kinds of layers, and its class does not read that"
+        )
+    return ["FL"[i % 2] for i in range(keys.layers)]
+
+
 def lightning(keys: Keys, kind: str) -> Mixer:
     return LightningAttention(width=keys.width, heads=keys.count(keys.family.heads), head_dim=head_dim_of(keys))
 

@@ -24,7 +24,7 @@ rows.add("nemotron_h", UNBIASED.but(mixers={"F": attention, "D": hybrids.no_mixe
             placement=lambda keys: [kind == "E" for kind in hybrids.nemotron_kinds(keys)]),
         required={"use_bias": False, "use_conv_bias": True, "mamba_proj_bias": False, "n_shared_experts": 1},
         ignored=dict.fromkeys(("expand", "mamba_expand", "mamba_hidden_act", "moe_shared_expert_overlap",
-            "mtp_layers_block_type", "mtp_hybrid_override_pattern", "tie_word_embeddings"))),
+            "mtp_layers_block_type", "mtp_hybrid_override_pattern", "tie_word_embeddings", "time_step_rank"))),
     vocabulary=131_072, width=4096, inner=21_504, heads=32, kv_heads=8, head_dim=128, positions=4096,
     layers_block_type=None, hybrid_override_pattern=None, ssm_state_size=128, mamba_num_heads=128, mamba_head_dim=64,
     n_groups=8, conv_kernel=4, experts=8, top_k=2, expert_inner=7688, shared_inner=7688, moe_latent_size=None,
@@ -33,14 +33,15 @@ rows.add("nemotron_h", UNBIASED.but(mixers={"F": attention, "D": hybrids.no_mixe
 rows.add("jamba", UNBIASED.but(mixers={"F": attention, "L": hybrids.mamba1_with_norms}, kinds=hybrids.jamba_kinds,
         experts=Experts(expert_inner="intermediate_size", placement=hybrids.jamba_sparse, none_is_dense=True),
         required={"mamba_conv_bias": True, "mamba_proj_bias": False},
-        ignored={"mamba_inner_layernorms": True}),
+        ignored={"mamba_inner_layernorms": True, "calc_logits_for_entire_prompt": None}),
     vocabulary=65_536, width=4096, inner=14_336, layers=32, heads=32, kv_heads=8, positions=262_144, experts=16,
     top_k=2, expert_layer_period=2, expert_layer_offset=1, attn_layer_period=8, attn_layer_offset=4, mamba_d_state=16,
     mamba_d_conv=4, mamba_expand=2, mamba_dt_rank="auto")
 
 rows.add("falcon_h1", BIASED.but(mixers={"H": hybrids.falcon_h1}, cycle="H", mlp_bias="mlp_bias",
         required={"mamba_conv_bias": True, "mamba_proj_bias": False, "projectors_bias": False},
-        ignored={"mamba_norm_before_gate": None}),
+        ignored={"mamba_use_mlp": True, **dict.fromkeys(("mamba_norm_before_gate", "mlp_expansion_factor",
+            "mlp_multipliers", "ssm_multipliers", "ssm_in_multiplier", "ssm_out_multiplier"))}),
     vocabulary=128_000, width=4096, inner=14_336, layers=32, heads=32, kv_heads=8, positions=8192, mamba_d_ssm=1024,
     mamba_n_heads=128, mamba_d_head="auto", mamba_n_groups=1, mamba_d_state=256, mamba_d_conv=4, mamba_expand=2,
     mamba_rms_norm=False)
@@ -62,7 +63,8 @@ rows.add("zamba2", ZAMBA.but(kinds=hybrids.zamba2_kinds,
         mixers={"L": hybrids.zamba2_mamba, "H": hybrids.zamba2_hybrid, "B": hybrids.zamba2_hybrid},
         extra_inner=lambda keys: keys.count("adapter_rank") * (keys.width + 2 * stated_inner(keys)),
         required={"tie_word_embeddings": True, "add_bias_linear": False, "use_long_context": False},
-        ignored=dict.fromkeys(("kv_channels", "num_query_groups", "use_conv_bias"))),
+        ignored={"use_shared_mlp_adapter": True, **dict.fromkeys(("kv_channels", "num_query_groups", "use_conv_bias",
+            "use_mem_eff_path", "use_mem_rope"))}),
     vocabulary=32_000, width=2560, inner=None, layers=54, heads=32, kv_heads=None, attention_head_dim=None,
     attention_hidden_size=None, positions=4096, mamba_d_state=64, mamba_d_conv=4, mamba_expand=2, mamba_ngroups=1,
     n_mamba_heads=8, mamba_headdim="auto", num_mem_blocks=1, use_shared_attention_adapter=False, adapter_rank=128,
@@ -89,15 +91,22 @@ rows.add("xlstm", UNBIASED.but(mixers={"L": hybrids.matrix_lstm}, cycle="L", lay
         required={"use_bias": False},
         ignored=dict.fromkeys(("tie_word_embeddings", "add_out_norm", "weight_mode", "chunkwise_kernel",
             "sequence_kernel", "step_kernel", "mode", "return_last_states", "autocast_kernel_dtype", "gate_soft_cap",
-            "max_inference_chunksize", "norm_reduction_force_float32", "output_logit_soft_cap"))),
+            "max_inference_chunksize", "norm_reduction_force_float32", "output_logit_soft_cap", "head_dim",
+            "igate_bias_init_range"))),
     vocabulary=50_304, width=4096, layers=32, heads=8, embedding_dim=None, qk_dim_factor=0.5, v_dim_factor=1.0,
     ffn_proj_factor=2.667, ffn_round_up_to_multiple_of=64, inference_state_dtype="float32")
 
-rows.add("minimax", UNBIASED.but(mixers={"F": attention, "L": hybrids.lightning}, layer_types=True, cycle="FL",
-        experts=MIXTRAL_EXPERTS,
-        ignored=dict.fromkeys(("block_size", *(f"{part}_{factor}_factor" for part in ("full_attn", "linear_attn", "mlp")
-            for factor in ("alpha", "beta"))))),
+MINIMAX = rows.add("minimax", UNBIASED.but(mixers={"F": attention, "L": hybrids.lightning}, layer_types=True,
+        kinds=hybrids.alternating_unless_listed, experts=MIXTRAL_EXPERTS,
+        ignored={"shared_intermediate_size": 0, **dict.fromkeys(("block_size", "shared_moe_mode", "postnorm",
+            *(f"{part}_{factor}_factor" for part in ("full_attn", "linear_attn", "mlp") for factor in ("alpha", "beta"))
+        ))}),
     vocabulary=32_000, width=4096, inner=14_336, layers=32, heads=32, kv_heads=8, positions=131_072, experts=8, top_k=2)
+
+# As released at first; its class is not in transformers, so no default is known.
+rows.add("minimax_text_01 minimax_m1", MINIMAX.but(kinds=hybrids.listed_kinds, layer_types=False,
+        ignored={**MINIMAX.ignored, **dict.fromkeys(f"layernorm_{part}_{factor}" for factor in ("alpha", "beta")
+            for part in ("full_attention", "linear_attention", "mlp"))}))
 
 rows.add("bailing_hybrid", LATENT.but(mixers={"F": hybrids.latent_with_gate, "L": hybrids.full_rank_delta},
         layer_types=True, cycle="LF", period="layer_group_size", tied=False,
