@@ -88,9 +88,9 @@ def architectures(config):
 @pytest.mark.parametrize(
     ("name", "table", "least"),
     [
-        ("oracle", ORACLE, 54),
-        ("more classes", MORE, 44),
-        ("published style", PUBLISHED, 74),
+        ("oracle", ORACLE, 58),
+        ("more classes", MORE, 56),
+        ("published style", PUBLISHED, 80),
         ("small sizes", SMALL, len(SMALL)),
     ],
 )
@@ -408,6 +408,11 @@ def test_like_takes_no_size_from_the_class_of_another_model():
     for size in ("num_key_value_heads", "num_local_experts", "num_experts_per_tok"):
         with pytest.raises(UnsupportedModelError, match=f"does not state {size}"):
             Model.from_config({key: value for key, value in mixtral.items() if key != size}, like="mixtral")
+    nano = next(row["config"] for row in CATALOGUE if row["name"].startswith("nemotron-3")) | {"model_type": "new"}
+    assert Model.from_config(nano, like="nemotron_h").expert_kinds
+    for key in ("ssm_state_size", "mamba_num_heads", "n_routed_experts", "hybrid_override_pattern"):
+        with pytest.raises(UnsupportedModelError, match="layers_block_type" if "pattern" in key else key):
+            Model.from_config({name: value for name, value in nano.items() if name != key}, like="nemotron_h")
     deepseek = next(row["config"] for row in CATALOGUE if row["name"] == "deepseek-v3") | {"model_type": "brand_new"}
     del deepseek["kv_lora_rank"]
     with pytest.raises(UnsupportedModelError, match="does not state kv_lora_rank"):

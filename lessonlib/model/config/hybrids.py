@@ -49,6 +49,8 @@ def nemotron_kinds(keys: Keys) -> list[str]:
         if kinds not in (None, said):
             raise keys.wrong("hybrid_override_pattern", pattern, "the same as 'layers_block_type' says")
         kinds = said
+    if kinds is None and keys.config.get("model_type", "nemotron_h") != "nemotron_h":
+        raise keys.refused("layers_block_type", None, "the kinds of the layers are not stated")
     return kinds or ["L", "E", "F", "D"]
 
 

@@ -20,8 +20,8 @@ umt5 whisper xlm xlm-prophetnet xlm-roberta xlm-roberta-xl xlnet xmod yoso
 """
 ENCODERS = frozenset(_ENCODERS.split())
 _NO_ROW = """
-blt cpmant doge dory dots3_note dots3_note_text hrm_text hy_v4
-inkling_text inkling2_text inkling2_loop_text jetmoe minimax_m3_vl_text modernbert-decoder moshi phi4_multimodal
+blt doge dory dots3_note dots3_note_text hrm_text hy_v4
+inkling_text inkling2_text inkling2_loop_text minimax_m3_vl_text modernbert-decoder moshi phi4_multimodal
 qwen4_exp qwen4_exp_text zaya
 """
 IRREGULAR = {
@@ -33,6 +33,8 @@ IRREGULAR = {
                     "its layers share caches, take inputs of their own and differ in head size"),
     "longcat_flash": "a layer has two attentions, two feed-forwards and experts that compute nothing",
     **dict.fromkeys(("mllama", "mllama_text_model"), "it attends across to a vision tower"),
+    "cpmant": "it puts 32 learned tokens before each prompt, which all see one another",
+    "jetmoe": "the heads of its attention are experts, too, of which a token uses some",
     **dict.fromkeys(("dbrx", "mpt"), "its sizes stand in nested objects"),
 }
 
