@@ -1,6 +1,6 @@
 """Files: one limited reader of what a learner hands in, and one writer that leaves nothing half done.
 
-What is read is data: nothing in it is executed, and what cannot be meant is refused in one form of sentence that names
+What is read is data: nothing in it is executed, and what makes no sense is refused in one form of sentence that names
 the file whole. What is written is whole or not there, and nobody's file is lost to a race.
 """
 

@@ -143,7 +143,7 @@ def read_measurements(path: str | os.PathLike[str] | bytes) -> tuple[Measurement
 
     `path`: the file's, or its bytes, as uploaded. The columns may stand in any order, and those that are blank in every
     row may be left out. Raises InvalidInputError with the file, the line and the column: for one that is unknown,
-    twice or missing, a row too short or too long, an id twice, and a value that cannot be meant.
+    twice or missing, a row too short or too long, an id twice, and an impossible value.
     """
     file = GivenFile(path, "Measurements file", "CSV", LARGEST_TABLE, "leave rows out")
     reader = csv.reader(io.StringIO(file.text(), newline=""), strict=True)
