@@ -176,8 +176,8 @@ def simulate(
     prompts admitted at one moment, in one pass; "chunked", prompt tokens ride on decode steps, `token_budget` tokens a
     pass (by default the deployment's prefill_chunk, or 2,048), decode tokens before prompt tokens. `block`: tokens of a
     block. `watermark`: the share of memory that an admission leaves free. `max_batch`: the most requests that
-    hold memory at a time. `horizon`: the time, on the clock of arrivals, from which on no pass begins. `most_events` ends a run that
-    would be too long; `ServingRun.ended` says what ended it.
+    hold memory at a time. `horizon`: the time, on the clock of arrivals, from which on no pass begins. `most_events`
+    ends a run that would be too long; `ServingRun.ended` says what ended it.
 
     A request alone takes `request_cost(...).undisturbed`. The run says whether its rate is past capacity, where
     percentiles say nothing of the rate. Raises InvalidInputError for impossible values, and DoesNotFitError for the
