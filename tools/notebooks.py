@@ -22,6 +22,8 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 from nbformat import NotebookNode
 
+from lessonlib.face.exercises.asking import STILL
+
 FOLDER = Path(__file__).parent.parent / "notebooks"
 CELL_SECONDS = 120
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -53,6 +55,7 @@ def execute(notebook: NotebookNode, folder: Path, name: str) -> None:
         at = cell_index
 
     notebook.metadata.pop("widgets", None)
+    os.environ[STILL] = "1"  # a question is stored as text: its form lives in a copy
     client = NotebookClient(
         notebook,
         timeout=CELL_SECONDS,

@@ -182,7 +182,7 @@ def write_together(files: Mapping[Path, bytes]) -> None:
     path = next(iter(files))
     try:
         with ExitStack() as stack:
-            stack.enter_context(_alone(path.with_suffix(".lock")))
+            stack.enter_context(alone(path.with_suffix(".lock")))
             ready: dict[Path, str] = {}
             before: dict[Path, str] = {}
             for path, content in files.items():
@@ -203,7 +203,7 @@ def write_together(files: Mapping[Path, bytes]) -> None:
 
 
 @contextmanager
-def _alone(lock: Path) -> Iterator[None]:
+def alone(lock: Path) -> Iterator[None]:
     """Hold the file `lock` while the block runs: only one can make it, and others wait until it is gone."""
     for _ in range(PATIENCE):
         with suppress(FileExistsError):
