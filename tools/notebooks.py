@@ -102,8 +102,9 @@ def _normalise_cell(cell: NotebookNode) -> None:
     kept = {}
     if cell.metadata.get("tags"):
         kept["tags"] = sorted(cell.metadata.tags)
-    if cell.metadata.get("jupyter", {}).get("source_hidden"):
-        kept["jupyter"] = {"source_hidden": True}
+    hidden = [name for name in ("outputs_hidden", "source_hidden") if cell.metadata.get("jupyter", {}).get(name)]
+    if hidden:
+        kept["jupyter"] = dict.fromkeys(hidden, True)
     cell.metadata = NotebookNode(kept)
     cell.source = cell.source.rstrip()
     for output in cell.get("outputs", ()):
