@@ -49,7 +49,7 @@ class Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.bodies.append((self.path, body))
         self.keys.append(self.headers.get("Authorization"))
-        self.asked = body["max_tokens"]
+        self.body, self.asked = body, body.get("max_tokens", body.get("max_completion_tokens"))
         self.prompt = len(body["messages"][0]["content"].split())
         name = self.path.split("/")[1]
         early = name.startswith("early_")

@@ -117,14 +117,15 @@ def _nothing_came(name: str, level: int) -> str:
 
 def _warm_up(client: Client, either_field: bool) -> None:
     """The small request, which is not counted; with the other name of max_tokens, where the server asks for that."""
-    small = _together(client, [lambda: client.ask("warm-up", 1, 16, 2)])[0]
-    before = ""
-    if either_field and client.refused_field:
-        before = f", and with {client.most_tokens}, {small.problem}"
-        client.most_tokens = MOST_TOKENS[1]
-        small = _together(client, [lambda: client.ask("warm-up", 1, 16, 2)])[0]
-    if small.problem:
-        raise ServerTimingError(f"No server was timed: {small.problem}{before}.")
+    problems: list[str] = []
+    for name in MOST_TOKENS if either_field else (client.most_tokens,):
+        client.most_tokens = name
+        (small,) = _together(client, [lambda: client.ask("warm-up", 1, 16, 2)])
+        problems = [small.problem, *problems] if small.problem else []
+        if not (small.problem and client.refused_field):
+            break
+    if problems:
+        raise ServerTimingError(f"No server was timed: {'; and before, with another field, '.join(problems)}.")
 
 
 def _record(client: Client, plan: Mapping[str, Any], replies: Sequence[Reply], ended: str) -> Record:

@@ -8,6 +8,7 @@ from urllib.parse import quote, urlsplit
 from lessonlib.base.errors import InvalidInputError
 
 LABEL = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
+AFTER_BRACKET = re.compile(r"(^[^\]]*|\](:\d*)?)$")  # of an IPv6 address, nothing but a port may follow
 LONGEST = 253  # characters of a host's name
 
 
@@ -51,7 +52,8 @@ def address_of(url: Any, allow_plain_http: bool, key_variable: str) -> Address:
         host, port = _ascii(parts.hostname or ""), parts.port
     except ValueError:  # half an IPv6 address, a port that is no number or too large
         host, port = "", None
-    require(host and parts.scheme in ("http", "https"), f"url is not a web address; {example}")
+    known = host and parts.scheme in ("http", "https") and AFTER_BRACKET.search(parts.netloc)
+    require(known, f"url is not a web address; {example}")
     require(_is_host(host), f"url is not a web address, for it has no host that could exist; {example}")
     require(port != 0, f"url is not a web address, for its port is 0; {example}")
     remedy = f"leave them out. A key belongs into the environment variable {key_variable}"

@@ -126,7 +126,7 @@ class Client:
     extra: dict[str, Any] = field(repr=False)  # it may hold what is nobody else's business
     key: Key
     most_tokens: str = MOST_TOKENS[0]  # the field that bounds the output
-    refused_field: bool = False  # whether the last refusal named this field
+    refused_field: bool = False  # whether the last refusal named such a field
     software: str = "not said"
     stopped: threading.Event = field(default_factory=threading.Event, repr=False)
     wires: set[Wire] = field(default_factory=set, repr=False)
@@ -151,10 +151,7 @@ class Client:
             return replace(reply, problem="it was not sent, for the timing was over")
         # Other words each time, from the first on, so that no prefix cache spares the server its prefill.
         sent = " ".join(random.SystemRandom().choices(WORDS, k=max(1, words - len(TOLD.split())))) + TOLD
-        tls = ssl.create_default_context() if self.address.tls else None
-        kind = http.client.HTTPSConnection if tls else http.client.HTTPConnection
-        port = self.address.port or kind.default_port  # told none, http.client takes the end of [::1] for one
-        connection = kind(self.address.host, port, timeout=min(left, self.limits.silence))
+        connection, tls = _connection(self.address, min(left, self.limits.silence))
         # A socket's timeout starts anew with each byte; this ends a reply that only drips.
         watchdog = threading.Timer(left + 0.01, wire.hang_up)
         watchdog.daemon = True
@@ -196,8 +193,7 @@ class Client:
             return f"the server answered {response.status}, a redirect, which is not followed; give the URL itself"
         if response.status != 200:
             message = _message(response.read(BODY))
-            self.refused_field = response.status in (400, 422) and self.most_tokens in message
-            return f'the server answered {response.status}: "{self.clean(message)}"'
+            return f'the server answered {response.status}: "{self._refusal(message, response.status in (400, 422))}"'
         if "event-stream" not in form.lower():
             return f'the server sent {self.clean(form)}, no stream: "{self.clean(_message(response.read(BODY)))}"'
         return self._read(response, stream)
@@ -208,7 +204,7 @@ class Client:
             read += len(line)
             stream.take(line, time.perf_counter())
             if stream.error is not None:
-                return f'the server reported an error in its stream: "{self.clean(_said(stream.error))}"'
+                return f'the server reported an error in its stream: "{self._refusal(_said(stream.error))}"'
             if stream.done:
                 break
             if len(stream.times) > stream.asked + SLACK or read > CHUNK * (stream.asked + SLACK):
@@ -216,6 +212,10 @@ class Client:
             if self.stopped.is_set():
                 return "it was interrupted"
         return "" if stream.done or stream.finish else "the stream was cut in the middle: it closed without an end"
+
+    def _refusal(self, message: str, of_a_field: bool = True) -> str:
+        self.refused_field = of_a_field and any(name in message for name in MOST_TOKENS)
+        return self.clean(message)
 
     def _why(self, error: Exception) -> str:
         """One line for what went wrong on the way. It quotes no text of the error, which may hold what was sent."""
@@ -231,6 +231,15 @@ class Client:
             if isinstance(error, kind):
                 return words
         return f"{where} does not speak HTTP as expected ({type(error).__name__})"
+
+
+def _connection(address: Address, patience: float) -> tuple[http.client.HTTPConnection, ssl.SSLContext | None]:
+    host, port = address.host, address.port  # told no port, http.client would take the end of ::1 for it
+    if not address.tls:
+        return http.client.HTTPConnection(host, port or http.client.HTTP_PORT, timeout=patience), None
+    tls = ssl.create_default_context()
+    tls.set_alpn_protocols(["http/1.1"])
+    return http.client.HTTPSConnection(host, port or http.client.HTTPS_PORT, timeout=patience, context=tls), tls
 
 
 def _message(body: bytes) -> str:

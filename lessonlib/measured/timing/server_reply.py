@@ -29,7 +29,7 @@ PACE = {  # what TPOT and the gaps mean: one at most is said of a reply
     "hidden": "thought was counted and not sent: TTFT includes it, and there is no TPOT",
     "one chunk": "all tokens came in one chunk: there is no time between tokens, and no TPOT",
     "at once": "all chunks came at once, held back on the way: TTFT is too late, and there is no TPOT",
-    "thin": "the text is far shorter than the tokens that usage counts: thought is hidden, and TPOT is undefined",
+    "thin": "the text is too short for the tokens that usage counts: thought is probably hidden, and TPOT is undefined",
     "more": "there was one chunk more than tokens: TPOT is the mean time between chunks",
     "fewer": "there were fewer chunks than tokens: gaps are between chunks, not tokens; TPOT takes the first chunk's "
     "tokens from its share of the text, and is too small if thought was withheld",
