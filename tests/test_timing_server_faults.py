@@ -749,6 +749,15 @@ def test_a_line_that_no_server_can_follow_is_not_a_fit(base, seconds_of, words):
     assert all(np.isnan(row.fitted) for row in predictions(record, llama_on_h100()))
 
 
+def test_a_fit_says_how_far_it_is_from_what_it_is_fitted_to(base):
+    near, far = (
+        made(timed(f"{base}/good"), lambda context, by=by: (0.007 + 2e-7 * context) * (1 + by * (context > 500)))
+        for by in (0.0, 0.5)
+    )
+    assert step_fit(near).miss == pytest.approx(0, abs=1e-9) and step_fit(far).miss > 0.05
+    assert f"It misses their TPOTs by {step_fit(far).miss:.0%}." in timing_report(far, llama_on_h100())
+
+
 def test_a_step_that_the_cache_does_not_lengthen_is_a_fit(base):
     fit = step_fit(made(timed(f"{base}/good"), lambda context: 0.007))
     assert (fit.seconds, fit.slope) == (pytest.approx(0.007), 0.0)

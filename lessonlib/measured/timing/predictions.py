@@ -42,11 +42,15 @@ class Comparison(NamedTuple):
 
 
 class StepFit(NamedTuple):
-    """A step takes `seconds` + `slope` x cached tokens of all running requests; fitted to `requests` requests."""
+    """A step takes `seconds` + `slope` x cached tokens of all running requests; fitted to `requests` requests.
+
+    `miss`: how far the fit is from their TPOTs, the median of |fitted / measured - 1|.
+    """
 
     seconds: float
     slope: float
     requests: int
+    miss: float = math.nan
 
 
 def this_machine(record: Record) -> Deployment:
@@ -153,7 +157,8 @@ def _fitted(record: Record) -> StepFit | str:
         numbers = f"{seconds:.3g} s + {slope:.3g} s x cached tokens"
         why = "no step can take that, so something else than the cache made these requests slow or fast"
         return f"Nothing is fitted: the nearest line is {numbers}, and {why}."
-    return StepFit(float(seconds), float(slope), len(ones))
+    miss = np.median(np.abs((seconds + slope * contexts) / tpots - 1))
+    return StepFit(float(seconds), float(slope), len(ones), float(miss))
 
 
 def _of_server(record: Record, deployment: Deployment | None) -> list[Comparison]:
@@ -213,14 +218,15 @@ def _said_of_server(record: Record, rows: Sequence[Comparison]) -> list[str]:
     fitted = fit if isinstance(fit, str) else ""
     if isinstance(fit, StepFit):
         step = f"{format_seconds(fit.seconds)} + {fit.slope:.3g} s x cached tokens of all running requests"
-        fitted = f"Fitted to these {fit.requests} requests themselves: a step takes {step}."
+        fitted = f"Fitted to these {fit.requests} requests themselves: a step takes {step}. "
+        fitted += f"It misses their TPOTs by {fit.miss:.0%}."
     lines += [fitted]
     groups: dict[str, list[Mapping[str, float]]] = {}
     for reply in conditions["replies"]:
         if reply["gaps"]:
             groups.setdefault(f"{reply['name']}, concurrency {reply['concurrency']}", []).append(reply["gaps"])
     if groups:
-        said = "inter-token latency, but where a line below says that chunks are no tokens"
+        said = "this is inter-token latency, except where a line below says that chunks are not tokens"
         lines += [f"Time between chunks, percentiles: {said}."]
     for name, gaps in groups.items():
         lines += [f"{name:<34}" + "".join(f"{key:>5} {median(one[key] for one in gaps):.4g} s" for key in gaps[0])]

@@ -74,13 +74,16 @@ def time_server(
     """Time `model` behind `url` (its base, such as http://localhost:8000/v1); returns the checked Record.
 
     Each of `requests` (prompt words, output tokens) is sent `rounds` times by each of c senders, for each c of
-    `concurrency`; a small request comes first and is not counted. `extra`: more fields of the body, such as
-    {"ignore_eos": True} for vLLM, without which a model may end early; None leaves a field out. `max_tokens_field`: the
-    field that bounds the output, "max_tokens" or "max_completion_tokens"; by default the first, and once the second,
-    where the server refuses the small request with a message that names it. The record says which. Plain http goes to
-    this machine alone unless `allow_plain_http`. A reply that fails is kept with its problem; a stage in which all
-    fail, or an interrupt, ends the timing. Raises InvalidInputError before anything is sent, also for a plan whose
-    record would be too large to keep; ServerTimingError when the small request fails.
+    `concurrency`; a small request comes first and is not counted. Plain http goes to this machine alone unless
+    `allow_plain_http`. A reply that fails is kept with its problem; a stage in which all fail, or an interrupt, ends
+    the timing. Raises InvalidInputError before anything is sent, also for a plan whose record would be too large to
+    keep; ServerTimingError when the small request fails.
+
+    `extra`: more fields of the body, such as {"ignore_eos": True} for vLLM, without which a model may end early; None
+    leaves a field out. {"stream_options": {"include_usage": True, "continuous_usage_stats": True}} has vLLM say in each
+    chunk how many tokens came so far, hidden thought included. `max_tokens_field`: the field that bounds the output,
+    "max_tokens" or "max_completion_tokens"; by default the first, and once the second, where the server refuses the
+    small request with a message that names such a field. The record says which.
     """
     limits = Limits() if limits is None else limits
     client = client_of(url, model, limits, key_variable, allow_plain_http, {} if extra is None else extra)

@@ -17,7 +17,7 @@ from lessonlib.measured.timing.server_stream import Stream
 
 AT_ONCE = 1e-4  # seconds between chunks, below which they were not sent one by one
 FEW = 8  # chunks, of which a pause of this machine may have joined most
-USUAL, MOST = 4.0, 6.0  # bytes of text in a token, where the prompt's own tokens do not tell; and at most
+USUAL, MOST = 4.0, 5.0  # bytes of text in a token, where the prompt's own tokens do not tell; and at most
 TEMPLATE = 16_384  # tokens that a server may put around a prompt of its own accord
 FINISH = 32  # characters of a reason to end
 
