@@ -182,6 +182,7 @@ ANSWERS = [
     {"content": [{"type": "text", "text": " word"}]},
     {"content": [{"type": "output_text", "text": " "}, {"type": "text", "text": "word"}]},
     {"content": {"type": "text", "text": " word"}},
+    {"content": [{"index": 0, "type": "text", "text": {"value": " word", "annotations": []}}]},
     {"refusal": " word"},
     {"tool_calls": [{"index": 0, "type": "function", "function": {"name": "f", "arguments": '{"a":'}}]},
     {"tool_calls": [{"index": 0, "custom": 5}]},
@@ -202,6 +203,19 @@ def test_text_is_found_where_servers_put_it(answer, thought):
     reply = read(chunks, usage={"completion_tokens": 40})
     assert (reply.chunks, reply.tpot, reply.problem) == (40, pytest.approx(STEP), "")
     assert reply.ttft == pytest.approx(START) and reply.first_answer == pytest.approx(START + 30 * STEP)
+
+
+@pytest.mark.parametrize("opened", [True, False])
+def test_thought_between_tags_is_thought(opened):
+    """Without a parser of thought, a server leaves it in the answer; some templates open the tag in the prompt."""
+    texts = ["<think>" if opened else "So", *[" word"] * 28, "</think>", *[" word"] * 10]
+    chunks = [(tokens, {"content": text}, None) for tokens, text in enumerate(texts, 1)]
+    usage = {"completion_tokens": 40, "completion_tokens_details": {"reasoning_tokens": 30}}
+    reply = read(chunks, usage=usage)
+    assert (reply.tpot, reply.notes) == (pytest.approx(STEP), ())
+    assert reply.first_answer == pytest.approx(START + 30 * STEP)
+    if opened:  # it never comes to an answer
+        assert read(chunks[:20], asked=20, usage={"completion_tokens": 20}).first_answer is None
 
 
 @pytest.mark.parametrize(

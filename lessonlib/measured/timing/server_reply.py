@@ -17,15 +17,16 @@ from lessonlib.measured.timing.server_stream import Stream
 
 AT_ONCE = 1e-4  # seconds between chunks, below which they were not sent one by one
 FEW = 8  # chunks, of which a pause of this machine may have joined most
-USUAL, MOST = 4.0, 5.0  # bytes of text in a token, where the prompt's own tokens do not tell; and at most
+USUAL, MOST = 4.0, 5.0  # bytes of text in a token: where the prompt does not tell; at most
 TEMPLATE = 16_384  # tokens that a server may put around a prompt of its own accord
-FINISH = 32  # characters of a reason to end
+FINISH = 48  # characters of a reason to end
 
 LEFT_OUT = "the reply is left out of the record's requests, and is not predicted"
 PACE = {  # what TPOT and the gaps mean: one at most is said of a reply
     "no usage": "usage does not say how many tokens came: there is no TPOT, and gaps are between chunks",
     "miscounted": "usage counts fewer tokens than chunks or words came, or more than were asked for: there is no TPOT",
-    "counted": "the first chunk held several tokens, as its usage says: TTFT includes them, TPOT is of those after it",
+    "counted": "chunks held several tokens, as their own usage says: TTFT includes those of the first, TPOT is of "
+    "those that came after it, and gaps are between chunks",
     "hidden": "thought was counted and not sent: TTFT includes it, and there is no TPOT",
     "one chunk": "all tokens came in one chunk: there is no time between tokens, and no TPOT",
     "at once": "all chunks came at once, held back on the way: TTFT is too late, and there is no TPOT",
@@ -123,7 +124,8 @@ def pace_of(stream: Stream, tokens: Tokens, sent: str) -> tuple[float | None, st
     if span / max(output - 1, chunks - 1) < AT_ONCE or (in_bursts and np.sum(gaps >= AT_ONCE) <= 2):
         return None, "at once"
     if told:
-        return span / (last - first), "counted" if first > 1 else "bursts" if in_bursts else ""  # type: ignore[operator]
+        several = last > chunks
+        return span / (last - first), "counted" if several else "bursts" if in_bursts else ""  # type: ignore[operator]
     usual = min(len(sent) / tokens.prompt, MOST) if tokens.prompt else USUAL
     if _thin(sum(stream.sizes), chunks, output, usual):
         return None, "thin"

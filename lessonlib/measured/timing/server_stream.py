@@ -10,7 +10,7 @@ from typing import Any
 
 THOUGHT = ("reasoning_content", "reasoning", "thinking", "reasoning_details", "thinking_blocks")  # one or more say it
 ANSWER = ("content", "refusal", "tool_calls", "function_call")
-INSIDE = ("text", "thinking", "summary", "content", "refusal", "function", "name", "arguments")  # of a part of these
+INSIDE = ("text", "thinking", "summary", "content", "refusal", "function", "name", "arguments", "value")
 DEEPEST = 8
 
 
@@ -48,7 +48,7 @@ class Stream:
         self.sizes: list[int] = []
         self.words = self.thought_chunks = self.thought_size = self.garbage = 0
         self.first_answer: float | None = None
-        self.withheld = self.done = self.in_word = False
+        self.withheld = self.done = self.in_word = self.in_tags = False
         self.usage: dict[str, Any] = {}
         self.error: Any = None
         self.finish = ""
@@ -80,7 +80,7 @@ class Stream:
         thoughts = next(filter(None, (_parts(delta.get(name), True) for name in THOUGHT)), [])
         parts = thoughts + [part for name in ANSWER for part in _parts(delta.get(name), False)]
         self.withheld = self.withheld or (True, "") in parts
-        texts = [(thought, text) for thought, text in parts if text]
+        texts = [(thought or self._tagged(text), text) for thought, text in parts if text]
         if not texts and delta.get("tool_calls"):
             texts = [(False, json.dumps(delta["tool_calls"]))]
         if not texts:
@@ -96,6 +96,15 @@ class Stream:
         self.thought_chunks += any(thought for thought, _ in texts)
         if self.first_answer is None and not all(thought for thought, _ in texts):
             self.first_answer = now
+
+    def _tagged(self, text: str) -> bool:
+        """Whether a text is in or ends thought that a server leaves in its answer, between tags."""
+        self.in_tags = self.in_tags or "<think>" in text
+        if "</think>" not in text:
+            return self.in_tags
+        self.in_tags, self.first_answer = False, None  # all before was thought, also where the prompt opened the tag
+        self.thought_size, self.thought_chunks = sum(self.sizes), len(self.sizes)
+        return True
 
     def counted(self, *names: str) -> int | None:
         """A count of the last usage, by its path; None where the usage has none that is a number of tokens."""
