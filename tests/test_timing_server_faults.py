@@ -30,7 +30,7 @@ from test_timing_server import SECRET, SHAPES, Handler, made, replies_of, timed
 from lessonlib import InvalidInputError, LessonError
 from lessonlib.measured.timing.predictions import predictions, step_fit, timing_report
 from lessonlib.measured.timing.record import LARGEST, content_of, read_record, write_record
-from lessonlib.measured.timing.server import ServerTimingError
+from lessonlib.measured.timing.server import ServerTimingError, time_server
 from lessonlib.measured.timing.server_address import address_of
 from lessonlib.measured.timing.server_client import Limits, client_of
 from lessonlib.measured.timing.server_key import WITHHELD, Key
@@ -595,6 +595,16 @@ def test_no_reply_takes_more_room_than_the_largest(message, finish, key):
     )
     sizes = [len(json.dumps(asdict(one), indent=1)) for one in (reply, largest_reply("x", 40))]
     assert sizes[0] <= sizes[1] and len(reply.finish) <= FINISH
+
+
+@pytest.mark.parametrize("name", ["\ud800", "a\nb", "\x1b[2J"])
+def test_a_name_that_could_not_be_printed_is_refused_before_anything_is_sent(base, name):
+    """Printing the first stage would end the timing, and lose it."""
+    with pytest.raises(InvalidInputError, match="not a name that can be printed"):
+        timed(f"{base}/good", requests={name: (10, 5)})
+    with pytest.raises(InvalidInputError, match="not a name that can be printed"):
+        time_server(f"{base}/good", name)
+    assert Handler.bodies == []
 
 
 # ---- D7: an interrupt

@@ -25,7 +25,7 @@ from lessonlib.base.errors import InvalidInputError, LessonError
 from lessonlib.base.units import format_seconds
 from lessonlib.measured.timing.predictions import remarks
 from lessonlib.measured.timing.record import LARGEST, Record, content_of, head, record_from
-from lessonlib.measured.timing.server_address import is_loopback
+from lessonlib.measured.timing.server_address import is_loopback, require
 from lessonlib.measured.timing.server_client import MOST_TOKENS, Client, Limits, client_of
 from lessonlib.measured.timing.server_key import KEY, QUOTE
 from lessonlib.measured.timing.server_reply import Reply, largest_reply
@@ -88,6 +88,8 @@ def time_server(
     limits = Limits() if limits is None else limits
     client = client_of(url, model, limits, key_variable, allow_plain_http, {} if extra is None else extra)
     client.most_tokens = max_tokens_field or client.most_tokens
+    for name in (model, *requests):
+        require(name.isprintable(), f"{name!r} is not a name that can be printed; give this model or request another")
     sent = rounds * sum(concurrency)
     planned = {"requests": sent * len(requests) + 1, "tokens": sent * sum(shape[1] for shape in requests.values()) + 2}
     for what, number in planned.items():

@@ -42,21 +42,23 @@ def require(holds: Any, words: str) -> None:
 
 
 def address_of(url: Any, allow_plain_http: bool, key_variable: str) -> Address:
-    """The address that a URL names; InvalidInputError for what is none, and for what would show a secret."""
+    """The address that a URL names; InvalidInputError for anything else, and for what would show a secret."""
     example = "expected one such as http://localhost:8000/v1"
-    require(isinstance(url, str), f"url is not a web address, but of another type; {example}")
+    require(isinstance(url, str), f"url is not a web address, for it is not a text; {example}")
     plain = all(letter.isprintable() and not letter.isspace() for letter in url)
     require(plain, f"url is not a web address, for it holds a space or a control character; {example}")
     try:
         parts = urlsplit(url)
         host, port = _ascii(parts.hostname or ""), parts.port
-    except ValueError:  # half an IPv6 address, a port that is no number or too large
+    except ValueError:  # half an IPv6 address, a port that is not a number or is too large
         host, port = "", None
     known = host and parts.scheme in ("http", "https") and AFTER_BRACKET.search(parts.netloc)
     require(known, f"url is not a web address; {example}")
-    require(_is_host(host), f"url is not a web address, for it has no host that could exist; {example}")
+    require(
+        _is_host(host, "[" in parts.netloc), f"url is not a web address, for it has no host that could exist; {example}"
+    )
     require(port != 0, f"url is not a web address, for its port is 0; {example}")
-    remedy = f"leave them out. A key belongs into the environment variable {key_variable}"
+    remedy = f"leave them out. A key belongs in the environment variable {key_variable}"
     bare = "@" not in parts.netloc and not parts.query and not parts.fragment
     require(bare, f"the URL of {host} holds a user, a query or a fragment; {remedy}")
     remedy = "take https, or say allow_plain_http=True"
@@ -72,8 +74,8 @@ def _ascii(host: str) -> str:
     return host if host.isascii() else host.encode("idna").decode()
 
 
-def _is_host(host: str) -> bool:
-    if ":" not in host:
+def _is_host(host: str, in_brackets: bool) -> bool:
+    if not in_brackets:
         return len(host) <= LONGEST and all(LABEL.fullmatch(label) for label in host.removesuffix(".").split("."))
     try:
         return bool(ipaddress.IPv6Address(host))

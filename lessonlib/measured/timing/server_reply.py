@@ -50,7 +50,7 @@ class Reply:
     """What came back for one request, whole or not. Seconds from the moment of sending; None is "not known".
 
     `asked`: output tokens at most. `prompt`, `output`, `cached`: tokens as the server's usage counts them, where that
-    can be. `chunks`: those with text. `first_answer`: the first chunk that is no thought. `gaps`: percentiles of the
+    can be. `chunks`: those with text. `first_answer`: the first chunk that is not thought. `gaps`: percentiles of the
     seconds between chunks. `problem`: why the reply is not whole, or "". `notes`: what its numbers do not mean.
     """
 
@@ -90,7 +90,7 @@ def tokens_of(stream: Stream, sent: str) -> Tokens:
     if prompt is not None and cached and (cached > prompt or over == cached):  # it is counted beside the prompt
         prompt, over = prompt + cached, over - cached
     odd = bool(prompt) and not len(sent.split()) / 2 <= prompt <= len(sent) + TEMPLATE  # type: ignore[operator]
-    if odd:  # then what the total adds is no thought, either
+    if odd:  # then what the total adds is not thought, either
         prompt, over = None, 0
     beside = max(0, over)
     thin_thought = _thin(stream.thought_size, stream.thought_chunks, thought, USUAL)
@@ -129,7 +129,7 @@ def pace_of(stream: Stream, tokens: Tokens, sent: str) -> tuple[float | None, st
     usual = min(len(sent) / tokens.prompt, MOST) if tokens.prompt else USUAL
     if _thin(sum(stream.sizes), chunks, output, usual):
         return None, "thin"
-    # One chunk more than tokens is a last bit of text: then the gaps are the steps, and there is one for each.
+    # One chunk more than tokens is a last bit of text: then each gap is a step.
     if chunks > output:
         return span / (chunks - 1), "more"
     if chunks < output - 1:
