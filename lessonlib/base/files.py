@@ -1,6 +1,6 @@
 """Files: one limited reader of what a learner hands in, and one writer that leaves nothing half done.
 
-What is read is data: nothing in it is executed, and what cannot be meant is refused in one form of sentence that names
+What is read is data: nothing in it is executed, and what makes no sense is refused in one form of sentence that names
 the file whole. What is written is whole or not there, and nobody's file is lost to a race.
 """
 
@@ -182,7 +182,7 @@ def write_together(files: Mapping[Path, bytes]) -> None:
     path = next(iter(files))
     try:
         with ExitStack() as stack:
-            stack.enter_context(_alone(path.with_suffix(".lock")))
+            stack.enter_context(alone(path.with_suffix(".lock")))
             ready: dict[Path, str] = {}
             before: dict[Path, str] = {}
             for path, content in files.items():
@@ -203,7 +203,7 @@ def write_together(files: Mapping[Path, bytes]) -> None:
 
 
 @contextmanager
-def _alone(lock: Path) -> Iterator[None]:
+def alone(lock: Path) -> Iterator[None]:
     """Hold the file `lock` while the block runs: only one can make it, and others wait until it is gone."""
     for _ in range(PATIENCE):
         with suppress(FileExistsError):

@@ -11,6 +11,7 @@ from lessonlib.base.text import one_line
 from lessonlib.base.units import format_bytes, format_percent, format_seconds
 from lessonlib.face.report.page import Picture, Section
 from lessonlib.facts.catalogue import accelerator_names, load_accelerator
+from lessonlib.facts.measurements import published_gain
 from lessonlib.facts.own_traffic import OwnTraffic
 from lessonlib.measured.efficiency import typical_efficiency
 from lessonlib.policy.estimates import RHO_OF_FIVE_PERCENT, chi, omega, rho, ridge_tokens, roof_batch
@@ -265,12 +266,12 @@ def _levers(found: Found) -> list[Section]:
         header += ["typical", "rank"]
         for row, one in zip(rows, found.ranked, strict=True):
             row += [_times(one.typical or 0.0), "holds" if one.holds else "moves"]
-    said = [f"{one.name}: {one.published}." for one in found.ranked if one.published]
+    said = [f"{one.name}: {words}." for one in found.ranked if (words := published_gain(one.name))]
     return [
         Section("heading", ["What binds, and what would help"]),
         Section("table", [(f"part of the GPU clock, {batch}", "share", "bound by"), *parts]),
         Section("table", [header, *rows]),
-        Section("text", [f"Published of the like, times as fast: {' '.join(said)}"] if said else []),
+        Section("text", [f"Published, on other models and servers, times as fast: {' '.join(said)}"] if said else []),
     ]
 
 
