@@ -46,19 +46,9 @@ from lessonlib.model.draft import DraftHead
 from lessonlib.model.feedforward import DenseFeedForward, MixtureOfExperts
 from lessonlib.model.hybrid import DifferentialAttention, SeveralMixers, SharedBlockAttention
 from lessonlib.model.precision import Precision
+from lessonlib.model.recurrent import GatedLinearRecurrence, LightningAttention, MatrixLstm, Rwkv4
 from lessonlib.model.sparse import Indexer, SparseLatentAttention
-from lessonlib.model.state import (
-    ConstantState,
-    GatedDeltaNet,
-    GatedLinearRecurrence,
-    KimiDeltaAttention,
-    LightningAttention,
-    Mamba1,
-    Mamba2,
-    MatrixLstm,
-    Rwkv4,
-    ShortConvolution,
-)
+from lessonlib.model.state import ConstantState, GatedDeltaNet, KimiDeltaAttention, Mamba1, Mamba2, ShortConvolution
 from lessonlib.policy.serving.traffic import Traffic
 from lessonlib.request.lengths import LengthQuantiles
 from lessonlib.request.request import Case, Request

@@ -13,15 +13,8 @@ from lessonlib.model.feedforward import DenseFeedForward, MixtureOfExperts
 from lessonlib.model.hybrid import DifferentialAttention, SeveralMixers, SharedBlockAttention
 from lessonlib.model.model import Model
 from lessonlib.model.precision import Precision
-from lessonlib.model.state import (
-    GatedLinearRecurrence,
-    KimiDeltaAttention,
-    LightningAttention,
-    Mamba1,
-    Mamba2,
-    MatrixLstm,
-    Rwkv4,
-)
+from lessonlib.model.recurrent import GatedLinearRecurrence, LightningAttention, MatrixLstm, Rwkv4
+from lessonlib.model.state import KimiDeltaAttention, Mamba1, Mamba2
 from lessonlib.time.roofline import pass_cost
 from lessonlib.work.layouts import collectives, other_devices
 

@@ -8,9 +8,11 @@ from lessonlib.model.config.keys import Keys
 from lessonlib.model.config.mixers import attention, head_dim_of, latent, mamba1_of, mamba2, state_dtype
 from lessonlib.model.config.rules import ONE_LETTER
 from lessonlib.model.hybrid import DifferentialAttention, SeveralMixers, SharedBlockAttention
-from lessonlib.model.state import GatedLinearRecurrence, KimiDeltaAttention, LightningAttention, MatrixLstm, Rwkv4
+from lessonlib.model.recurrent import GatedLinearRecurrence, LightningAttention, MatrixLstm, Rwkv4
+from lessonlib.model.state import KimiDeltaAttention
 
-PATTERN = {"M": "L", "*": "F", "-": "D", "E": "E"}  # Nemotron-H's hybrid_override_pattern, a letter a layer
+OWN_WORDS = ONE_LETTER | {"hybrid": "H", "mlp": "-", "moe": "+"}
+PATTERN = {"M": "L", "*": "F", "-": "-", "E": "+"}  # Nemotron-H's hybrid_override_pattern, a letter a layer
 
 
 def no_mixer(keys: Keys, kind: str) -> None:
@@ -25,9 +27,9 @@ def _letters(keys: Keys, key: str) -> list[str] | None:
     if not isinstance(words, list) or not words:
         raise keys.wrong(key, words, "a list of words, one a layer")
     for word in words:
-        if not isinstance(word, str) or word not in ONE_LETTER:
+        if not isinstance(word, str) or word not in OWN_WORDS:
             raise keys.refused(key, word, "a kind of layer that this family does not have")
-    return [ONE_LETTER[word] for word in words]
+    return [OWN_WORDS[word] for word in words]
 
 
 def _of_every_layer(keys: Keys, kinds: list[str]) -> list[str]:
@@ -51,7 +53,7 @@ def nemotron_kinds(keys: Keys) -> list[str]:
         kinds = said
     if kinds is None and keys.config.get("model_type", "nemotron_h") != "nemotron_h":
         raise keys.refused("layers_block_type", None, "the kinds of the layers are not stated")
-    return kinds or ["L", "E", "F", "D"]
+    return kinds or list("L+F-")
 
 
 def nemotron_layers(keys: Keys) -> int:
