@@ -1,6 +1,7 @@
 """Rules of families whose layers differ in more than their mixer: one part a layer, several mixers, shared blocks."""
 
 from dataclasses import replace
+from itertools import accumulate
 from typing import Any
 
 from lessonlib.model.attention import Mixer
@@ -136,7 +137,7 @@ def zamba2_kinds(keys: Keys) -> list[str]:
 def _borrowers(keys: Keys, kinds: list[str], blocks: int) -> list[str]:
     """B instead of H from the layer on that is the first to use a block again: they are used in turn."""
     _of_every_layer(keys, kinds)
-    seen = [kinds[: i + 1].count("H") for i in range(len(kinds))]
+    seen = accumulate(kind == "H" for kind in kinds)
     return ["B" if kind == "H" and number > blocks else kind for kind, number in zip(kinds, seen, strict=True)]
 
 
@@ -224,7 +225,8 @@ def differential(keys: Keys, kind: str) -> Mixer:
 def listed_kinds(keys: Keys) -> list[str]:
     """MiniMax: 1 is full attention, 0 lightning attention, layer by layer."""
     listed = keys.value("attn_type_list")
-    if not isinstance(listed, list) or len(listed) != keys.layers or any(kind not in (0, 1) for kind in listed):
+    whole = isinstance(listed, list) and all(type(kind) is int and kind in (0, 1) for kind in listed)
+    if not whole or len(listed) != keys.layers:
         raise keys.wrong("attn_type_list", listed, f"a list of {keys.layers} zeros and ones")
     return ["LF"[kind] for kind in listed]
 
