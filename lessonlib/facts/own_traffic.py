@@ -88,7 +88,9 @@ class OwnTraffic:
         lines = [f"Left out: {count:,} of {rows:,} rows, {reason}." for reason, count in self.left_out.items()]
         if self.unread:
             names = ", ".join(map(shown, self.unread))
-            taken = "" if "cached" in self.columns else " Prompts are taken as uncached, unless cached_column says more."
+            taken = (
+                "" if "cached" in self.columns else " Prompts are taken as uncached, unless cached_column says more."
+            )
             lines.append(f"Not read: {names}.{taken}")
         return [*lines, *self.notes]
 
@@ -141,7 +143,7 @@ def read_traffic(
         stream = opened(file, progress)  # type: ignore[assignment]
     else:
         raise InvalidInputError(
-            f"read_traffic: source is {shown(source)}; expected the path of a log (CSV or JSON), its text, or its bytes."
+            f"read_traffic: source is {shown(source)}; expected the path of a log, its text, or its bytes."
         )
     given = {"prompt": prompt_column, "output": output_column, "cached": cached_column, "thought": thought_column}
     for kind, title in given.items():

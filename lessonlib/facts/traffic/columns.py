@@ -117,18 +117,15 @@ def find_columns(titles: Sequence[str], chosen: Mapping[str, str | None]) -> Col
     places = {kind: _chosen(titles, kind, title) for kind, title in chosen.items() if title is not None}
     for kind, place in places.items():
         if CHARACTERS.search(titles[place].lower()) and "token" not in titles[place].lower():
-            raise ColumnsError(f"{kind}_column={shown(titles[place])} does not count tokens, by its name; choose another.")
-    shape = None
-    for shape, found in _known(keys):
-        if all(found.get(kind, place) == place for kind, place in places.items()):
-            places = found | places
-            break
-    else:
-        shape = None
-        for kind in KINDS:
-            place = places.get(kind, _place(titles, keys, kind))
-            if place is not None:
-                places[kind] = place
+            raise ColumnsError(
+                f"{kind}_column={shown(titles[place])} does not count tokens, by its name; choose another."
+            )
+    fitting = (found for found in _known(keys) if all(found[1].get(k, p) == p for k, p in places.items()))
+    shape, known = next(fitting, (None, {}))
+    places = known | places
+    for kind in KINDS:
+        if kind not in places and (place := _place(titles, keys, kind, set(places.values()))) is not None:
+            places[kind] = place
     for kind in ("prompt", "output"):
         if kind not in places:
             raise ColumnsError(_missing(titles, kind))
@@ -136,7 +133,9 @@ def find_columns(titles: Sequence[str], chosen: Mapping[str, str | None]) -> Col
         twice = next(titles[place] for place in places.values() if list(places.values()).count(place) > 1)
         raise ColumnsError(f"one column, {shown(twice)}, is chosen for two things; choose two.")
     used = set(places.values())
-    others = [(place, key, plain(titles[place].rpartition(".")[2])) for place, key in enumerate(keys) if place not in used]
+    others = [
+        (place, key, plain(titles[place].rpartition(".")[2])) for place, key in enumerate(keys) if place not in used
+    ]
     failed = tuple(place for place, key, leaf in others if key in FAILED or (leaf in FAILED and leaf.startswith("err")))
     return Columns(places, failed, tuple(place for place, key, _ in others if key in MANY), shape)
 
@@ -147,7 +146,9 @@ def _chosen(titles: Sequence[str], kind: str, title: str) -> int:
         return fitting[0]
     if fitting:
         raise ColumnsError(f"{len(fitting)} columns are named {shown(title)}; give each its own name.")
-    raise ColumnsError(_only_numbers(titles) or f"there is no column {shown(title)}; the columns are {_listed(titles)}.")
+    raise ColumnsError(
+        _only_numbers(titles) or f"there is no column {shown(title)}; the columns are {_listed(titles)}."
+    )
 
 
 def _known(keys: Sequence[str]) -> Iterator[tuple[Shape, dict[str, int]]]:
@@ -163,16 +164,18 @@ def _known(keys: Sequence[str]) -> Iterator[tuple[Shape, dict[str, int]]]:
                 yield shape, {kind: place_of[name] for kind, name in names.items() if name}
 
 
-def _place(titles: Sequence[str], keys: Sequence[str], kind: str) -> int | None:
-    """The one column whose name says that kind: by all of its name, or by what stands behind its last dot."""
+def _place(titles: Sequence[str], keys: Sequence[str], kind: str, taken: set[int]) -> int | None:
+    """The one column, not yet taken, whose name says that kind: all of it, or what stands behind its last dot."""
     for names in NAMES[kind]:
         words = names.split()
-        fitting = [place for place, key in enumerate(keys) if key in words]
+        fitting = [place for place, key in enumerate(keys) if key in words and place not in taken]
         if not fitting:
             inner = [
                 (title.count("."), place)
                 for place, title in enumerate(titles)
-                if "." in title and plain(title.rpartition(".")[2]) in words
+                if "." in title
+                and place not in taken
+                and plain(title.rpartition(".")[2]) in words
                 and not (kind in ("prompt", "output") and PARTS.search(title.lower()))
             ]
             fitting = [place for depth, place in inner if depth == min(inner)[0]]
@@ -207,8 +210,8 @@ def _missing(titles: Sequence[str], kind: str) -> str:
     elif counted := [title for title in titles if CHARACTERS.search(title.lower())]:
         hint = f" {shown(counted[0])} does not count tokens, by its name: count with the model's tokenizer."
     return (
-        f"no column is known to hold the {kind} tokens; choose one of {_listed(titles)} with {kind}_column='...', as in "
-        f"read_traffic(path, prompt_column='...', output_column='...').{hint}"
+        f"no column is known to hold the {kind} tokens; choose one of {_listed(titles)} with {kind}_column='...', as "
+        f"in read_traffic(path, prompt_column='...', output_column='...').{hint}"
     )
 
 

@@ -3,16 +3,16 @@
 import csv
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain, islice
-from typing import Any, TextIO
+from itertools import accumulate, chain, islice
+from operator import itemgetter
 
 from lessonlib.base.errors import InvalidInputError, shown
 from lessonlib.facts.traffic.columns import Columns, ColumnsError, find_columns
-from lessonlib.facts.traffic.numbers import Block, WrongRows
+from lessonlib.facts.traffic.numbers import Block, WrongRowsError
 
 DELIMITERS = ",;\t|"
 BLANK = " \t\r\n,;|"  # a line of these alone names no column
-ROWS = 20_000  # in a block
+ROWS = 1_000  # in a block: more would leave the processor's cache
 SEPARATOR = re.compile(r'\s*"?sep=(.)"?[\s,;|]*', re.IGNORECASE)
 BREAK = re.compile(r"\r\n|\r|\n")
 SPLIT = re.compile(r"(?:^|\n)0\d\d(?:\n|$)")  # a cell that looks like the rest of a number with marks between thousands
@@ -21,7 +21,7 @@ SPLIT = re.compile(r"(?:^|\n)0\d\d(?:\n|$)")  # a cell that looks like the rest 
 class CsvRows:
     """A table read once from its first line to its last. `titles`; `columns`, found in them; `where` they stand."""
 
-    def __init__(self, owner: str, lines: TextIO, chosen: Mapping[str, str | None]) -> None:
+    def __init__(self, owner: str, lines: Iterator[str], chosen: Mapping[str, str | None]) -> None:
         self.owner = owner
         self.before, first, delimiters = 0, "", DELIMITERS
         for line in lines:
@@ -50,11 +50,12 @@ class CsvRows:
     def _lines(self, most: int) -> Iterator[tuple[list[list[str]], int]]:
         """Blocks of rows as the reader gives them, blank lines as empty rows; and the line on which each begins."""
         while True:
-            begins, rows = self.reader.line_num + self.before + 1, []
+            rows: list[list[str]] = []
+            begins = self.reader.line_num + self.before + 1
             try:
                 rows.extend(islice(self.reader, most))
             except csv.Error as error:
-                begins += sum(map(_height, rows))
+                begins += sum(_height(cells) for cells in rows)
                 raise InvalidInputError(f"{self.owner}, line {begins:,}: {_csv_problem(str(error))}") from None
             if not rows:
                 return
@@ -66,8 +67,7 @@ class CsvRows:
             ends = self.reader.line_num + self.before + 1
             lines: Sequence[int] = range(begins, ends)
             if ends - begins != len(rows):
-                heights = [0, *map(_height, rows)]
-                lines = [begins + sum_ for sum_ in _running(heights)]
+                lines = list(accumulate((_height(cells) for cells in rows[:-1]), initial=begins))
             if set(map(len, rows)) != {width}:
                 kept = [i for i, cells in enumerate(rows) if any(cells)]  # what is blank is no row
                 lines, rows = [lines[i] for i in kept], [rows[i] for i in kept]
@@ -77,19 +77,20 @@ class CsvRows:
                     if len(cells) != width
                 }
                 if wrong:
-                    raise WrongRows(wrong, lines)
+                    raise WrongRowsError(wrong, lines)
             if not rows:
                 continue
-            block = Block(lines, lambda place, rows=rows: [cells[place] for cells in rows])  # type: ignore[misc]
+            block = Block(lines, lambda place, rows=rows: list(map(itemgetter(place), rows)))  # type: ignore[misc]
             if self.delimiter == ",":
                 self._refuse_split_numbers(block, {min(p + step, width - 1) for p in places for step in (0, 1)} - {0})
             yield block
 
     def _refuse_split_numbers(self, block: Block, places: set[int]) -> None:
-        """WrongRows for 1,024 without quotes, which is read as 1 and 024."""
+        """WrongRowsError for 1,024 without quotes, which is read as 1 and 024."""
         for place in places:
             cells = block.pick(place)
-            if SPLIT.search("\n".join(cells)):
+            text = "\n".join(cells)
+            if ("\n0" in text or text[:1] == "0") and SPLIT.search(text):
                 heads = block.pick(place - 1)
                 wrong = {
                     i: f", column {shown(self.titles[place])}: {shown(cell)} seems to be the rest of "
@@ -98,18 +99,11 @@ class CsvRows:
                     if re.fullmatch(r"0\d\d", cell) and re.fullmatch(r"\d{1,3}", head.strip())
                 }
                 if wrong:
-                    raise WrongRows(wrong, block.lines)
+                    raise WrongRowsError(wrong, block.lines)
 
     @property
     def nothing(self) -> str:
         return f"{self.owner} holds column names and no row; expected a line a request after line {self.line}."
-
-
-def _running(heights: Sequence[int]) -> Iterator[int]:
-    total = 0
-    for height in heights[:-1]:
-        total += height
-        yield total
 
 
 def _height(cells: Sequence[str]) -> int:

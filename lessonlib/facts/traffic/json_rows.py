@@ -1,39 +1,34 @@
 """JSON as rows: a line a request, an array of requests, an object that holds one, or columns that are lists.
 
-A column is the dotted path to a number. Whole documents are decoded a value at a time, so that an array may be long.
+A column is the dotted path to a number.
 """
 
-import json
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
-from typing import Any, NoReturn, TextIO
+from typing import Any, TextIO
 
 from lessonlib.base.errors import InvalidInputError, shown
 from lessonlib.facts.traffic.columns import FAILED, Columns, ColumnsError, find_columns, plain
+from lessonlib.facts.traffic.json_values import FEW, JsonValues, Values
 from lessonlib.facts.traffic.numbers import Block
 
-ROWS = 5_000  # in a block
+ROWS = 50 * FEW  # in a block
 LOOKED_AT = 1_000  # rows whose keys name the columns
-PIECE = 2**20  # characters
 MOST_DEPTH = 8  # of lists and objects around the rows
 WITHOUT = {"errored", "errors", "failed", "incomplete", "cancelled", "canceled"}  # lists of requests that did not end
-DECODER = json.JSONDecoder()
-SPACE, BETWEEN = re.compile(r"\s*"), re.compile(r"[\s,]*")
 
 Path = tuple[str, ...]
-Values = Iterator[tuple[Any, int]]
 
 
 class JsonRows:
     """Requests of a JSON document or of JSON lines. `titles`: dotted names; `columns`, found in them; `where`."""
 
-    def __init__(self, owner: str, lines: TextIO, chosen: Mapping[str, str | None]) -> None:
+    def __init__(self, owner: str, lines: Iterator[str], text: TextIO, chosen: Mapping[str, str | None]) -> None:
         self.owner = self.where = owner
         self.nothing = f"{owner} holds no request; expected a JSON object a request."
         self.left_out: dict[str, int] = {}
-        self.watch: tuple[str, ...] = ()
-        values = self._values(lines)
+        self.source = JsonValues(owner)
+        values = self.source.values(lines, text)
         first = list(islice(values, LOOKED_AT))
         if not first:
             raise InvalidInputError(self.nothing)
@@ -80,7 +75,7 @@ class JsonRows:
         except ColumnsError as problem:
             return problem
         self.titles, self.paths = titles, list(paths)
-        self.watch = tuple(f'"{self.paths[place][-1]}"' for place in self.columns.places.values())
+        self.source.watch = tuple(f'"{self.paths[place][-1]}"' for place in self.columns.places.values())
         place = self.columns.places["prompt"]
         self.unpack = any(isinstance(row, dict) and isinstance(row.get("attributes"), list) for row in rows)
         self.lists = any(isinstance(_at(row, self.paths[place]), list) for row in map(_unpacked, rows))
@@ -110,7 +105,7 @@ class JsonRows:
             lengths = {".".join(path): len(cells) for path, cells in lists.items()}
             if len(set(lengths.values())) > 1 or not all(path in lists for path in needed[:2]):
                 said = ", ".join(f"{shown(name)} has {count:,}" for name, count in lengths.items())
-                self._refuse(line, f"its lists differ in length: {said}; expected one value a request in each")
+                self.source.refuse(line, f"its lists differ in length: {said}; expected one value a request in each")
             for cells in zip(*lists.values(), strict=True):
                 row: dict[str, Any] = {}
                 for path, cell in zip(lists, cells, strict=True):
@@ -121,99 +116,24 @@ class JsonRows:
                 yield row, line
 
     def blocks(self) -> Iterator[Block]:
-        while batch := list(islice(self.rows, ROWS)):
-            rows = [row for row, _ in batch]
-            if self.unpack:
-                rows = list(map(_unpacked, rows))
-            yield Block([line for _, line in batch], lambda place, rows=rows: _cells(rows, self.paths[place]))
-
-    def _refuse(self, line: int, problem: str) -> NoReturn:
-        raise InvalidInputError(f"{self.owner}, line {line:,}: {problem}.")
-
-    def _values(self, lines: TextIO) -> Values:
-        """The objects of JSON lines, or those of a document, each with its line."""
-        number, first = next(((n, line) for n, line in enumerate(lines, 1) if line.strip()), (0, ""))
-        text = first.strip()
-        values: Values = iter(())
-        if text.startswith("{"):
-            try:
-                self._loads(text, number, True)
-                values = self._of_lines(chain([first], lines), number)
-            except InvalidInputError:
-                values = self._of_document(first, lines, number)
-        elif text:
-            values = self._of_document(first, lines, number)
-        for value, line in values:
-            if not isinstance(value, dict):
-                self._refuse(line, f"{shown(value)} is no JSON object; expected one a request, with named numbers")
-            yield value, line
-
-    def _of_lines(self, lines: Iterable[str], start: int) -> Values:
-        early = LOOKED_AT
-        for number, line in enumerate(lines, start):
-            if line.isspace():
-                continue
-            early -= 1
-            yield self._loads(line, number, early > 0 or any(line.count(key) > 1 for key in self.watch)), number
-
-    def _loads(self, line: str, number: int, strict: bool) -> Any:
-        try:
-            return json.loads(line, object_pairs_hook=_once) if strict else DECODER.decode(line)
-        except (ValueError, RecursionError) as error:
-            self._refuse(number, _problem(error))
-
-    def _of_document(self, first: str, lines: TextIO, number: int) -> Values:
-        """The values that stand one after another in a text, or in its one array."""
-        scan = json.JSONDecoder(object_pairs_hook=_once).scan_once
-        text, done, piece = first, False, PIECE
-        place, line, inside = 0, number, False
+        columns = self.columns
+        needed: Iterable[int] = range(len(self.titles))  # all of them once, to look at texts beside the numbers
         while True:
-            start, place = place, (BETWEEN if inside else SPACE).match(text, place).end()  # type: ignore[union-attr]
-            line += text.count("\n", start, place)
-            if place < len(text) and not inside and text[place] == "[":
-                inside, place = True, place + 1
-                continue
-            if place < len(text) and inside and text[place] == "]":
-                inside, place = False, place + 1
-                continue
-            try:
-                value, end = scan(text, place) if place < len(text) else (None, place)
-                whole = place < len(text) and (done or end < len(text))
-            except (StopIteration, ValueError, RecursionError) as error:
-                whole, problem = False, error
-                if done or isinstance(error, RecursionError):
-                    self._refuse(line + text[place : getattr(error, "pos", place)].count("\n"), _problem(error))
-            if whole:
-                yield value, line
-                line += text.count("\n", place, end)
-                place = end
-                continue
-            if done:
-                if place < len(text) or inside:
-                    self._refuse(line, "the array is not closed; is the file cut short?")
+            lines: list[int] = []
+            block = Block(lines)
+            block.found = {place: [] for place in needed}
+            while len(lines) < ROWS and (batch := list(islice(self.rows, FEW))):
+                rows = [row for row, _ in batch]
+                cells: dict[Path, list[Any]] = {(): list(map(_unpacked, rows)) if self.unpack else rows}
+                for place, found in block.found.items():
+                    found += _cells(cells, self.paths[place])
+                lines += [line for _, line in batch]
+                if not isinstance(needed, set):
+                    break
+            if not lines:
                 return
-            more = lines.read(piece)
-            piece = max(piece, len(text) - place)  # twice the text each time, so that a long value is tried few times
-            text, place, done = text[place:] + more, 0, not more
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the name {shown(twice)} stands twice in one object")
-    return found
-
-
-def _problem(error: BaseException) -> str:
-    if isinstance(error, json.JSONDecodeError):
-        return f"it is not JSON: {error.msg} (column {error.pos + 1:,}); expected one JSON object a line, or one array"
-    if isinstance(error, RecursionError):
-        return "it is nested too deeply"
-    if isinstance(error, StopIteration):
-        return "it is not JSON: a value is missing or was cut short"
-    return f"it cannot be read: {error}" if "twice" in str(error) else "it holds a number of thousands of digits"
+            yield block
+            needed = {0, *columns.places.values(), *columns.failed, *columns.many}
 
 
 def _leaves(row: Mapping[str, Any], before: Path = ()) -> Iterator[Path]:
@@ -242,17 +162,15 @@ def _at(row: Any, path: Path) -> Any:
     return row
 
 
-def _cells(rows: Sequence[dict[str, Any]], path: Path) -> list[Any]:
-    """The cell at a path in each row, None where there is none."""
-    try:
-        if len(path) == 1:
-            return [row.get(path[0]) for row in rows]
-        if len(path) == 2:
-            first, last = path
-            return [row[first].get(last) for row in rows]
-    except (AttributeError, KeyError):
-        pass
-    return [_at(row, path) for row in rows]
+def _cells(found: dict[Path, list[Any]], path: Path) -> list[Any]:
+    """The cell at a path in each row, None where there is none. `found`: what was found of these rows."""
+    if path not in found:
+        objects, key = _cells(found, path[:-1]), path[-1]
+        try:
+            found[path] = [one.get(key) for one in objects]
+        except AttributeError:
+            found[path] = [one.get(key) if isinstance(one, dict) else None for one in objects]
+    return found[path]
 
 
 def _lists(value: Any, path: Path) -> Iterator[tuple[Path, list[Any]]]:

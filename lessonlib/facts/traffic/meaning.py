@@ -61,7 +61,11 @@ def meant(log: Log, thought: str | None, cache: str | None, cached_chosen: bool)
     _refuse_missing(log, "prompt", bare & ~out & (caches == 0))
     _refuse_missing(log, "output", (counts["output"] == MISSING) & ~out & (thoughts == 0))
     base = prompt + output + part["tool"]
-    fits = {(a, b): (part["total"] > 0) & (part["total"] == base + a * caches + b * thoughts) for a in (0, 1) for b in (0, 1)}
+    fits = {
+        (a, b): (part["total"] > 0) & (part["total"] == base + a * caches + b * thoughts)
+        for a in (0, 1)
+        for b in (0, 1)
+    }
     unused: list[str] = []
     sides = {}
     for kind, whole, amounts, within, beside, given, known in (
@@ -128,7 +132,9 @@ class _Question(NamedTuple):
     @property
     def _names(self) -> tuple[str, str]:
         titles = self.log.titles
-        parts = [titles[kind] for kind in (self.kind, *(("written",) if self.kind == "cached" else ())) if kind in titles]
+        parts = [
+            titles[kind] for kind in (self.kind, *(("written",) if self.kind == "cached" else ())) if kind in titles
+        ]
         return " and ".join(map(shown, parts or [titles.get("written", self.kind)])), shown(
             titles["output" if self.kind == "thought" else "prompt"]
         )
@@ -141,7 +147,9 @@ class _Question(NamedTuple):
         count = int((side & there).sum())
         where = "" if count in (0, int(there.sum())) else f" in {count:,} of {int(there.sum()):,} rows"
         if self.kind == "thought":
-            return [f"Thought tokens, {parts}, {'are added to' if count else 'count within'} the output {whole}{where}."]
+            return [
+                f"Thought tokens, {parts}, {'are added to' if count else 'count within'} the output {whole}{where}."
+            ]
         return [
             f"Cached tokens, {parts}, {'stand beside' if count else 'count within'} the prompt {whole}{where}"
             + (": the prompt is the sum." if count else ".")
@@ -176,8 +184,10 @@ def _refuse_rows(log: Log, prompt: Any, output: Any, cached: Any, kept: Any) -> 
     _refuse(
         log,
         kept & (cached >= prompt),
-        lambda row: f": {cached[row]:,} cached of {prompt[row]:,} prompt tokens; at least one prompt token is computed. "
-        "If the cached tokens stand beside the prompt, pass cache='beside'.",
+        lambda row: (
+            f": {cached[row]:,} cached of {prompt[row]:,} prompt tokens; at least one prompt token is computed. "
+            "If the cached tokens stand beside the prompt, pass cache='beside'."
+        ),
     )
     p, o = prompt[kept], output[kept]
     if len(p) >= FEWEST_SUMMED and p[-1] == p[:-1].sum() and o[-1] == o[:-1].sum():

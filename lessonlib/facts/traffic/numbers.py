@@ -3,7 +3,6 @@
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
@@ -23,15 +22,20 @@ PROBLEMS = {
 }
 
 
-@dataclass(frozen=True)
 class Block:
-    """Some rows: the line on which each begins, and a function from a column's place to its cells."""
+    """Some rows: the line on which each begins, and their cells in a column, by its place."""
 
-    lines: Sequence[int]
-    pick: Callable[[int], list[Any]]
+    def __init__(self, lines: Sequence[int], find: Callable[[int], list[Any]] | None = None) -> None:
+        self.lines, self.find = lines, find
+        self.found: dict[int, list[Any]] = {}
+
+    def pick(self, place: int) -> list[Any]:
+        if place not in self.found and self.find is not None:
+            self.found[place] = self.find(place)
+        return self.found[place]
 
 
-class WrongRows(Exception):
+class WrongRowsError(Exception):
     """What is wrong with rows of a block: the row's place in it to the rest of a sentence."""
 
     def __init__(self, wrong: Mapping[int, str], lines: Sequence[int]) -> None:
@@ -95,9 +99,7 @@ def _looked_at(cell: Any, needed: bool) -> int:
         return cell if cell <= MOST_TOKENS else _too_large()
     if not isinstance(cell, str):
         finite = isinstance(cell, float) and math.isfinite(cell)
-        raise ValueError(
-            "is not a whole number" if finite else "is not a number; expected a whole number of tokens"
-        )
+        raise ValueError("is not a whole number" if finite else "is not a number; expected a whole number of tokens")
     text = cell.strip()
     if not text or (not needed and text.lower() in NOTHING):
         return MISSING

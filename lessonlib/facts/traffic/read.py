@@ -1,19 +1,24 @@
 """A log of requests, from its text to what its rows mean: one pass over the file, a block of rows at a time."""
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any, TextIO
 
 import numpy as np
 
 from lessonlib.base.errors import InvalidInputError, shown
-from lessonlib.facts.traffic.columns import FAILED, Columns, plain
+from lessonlib.facts.traffic.columns import Columns, plain
 from lessonlib.facts.traffic.csv_rows import CsvRows
 from lessonlib.facts.traffic.json_rows import JsonRows
 from lessonlib.facts.traffic.meaning import Log, Meant, meant
-from lessonlib.facts.traffic.numbers import MISSING, Block, Problems, WrongRows, counts
+from lessonlib.facts.traffic.numbers import MISSING, Block, Problems, WrongRowsError, counts
 
 MOST_ROWS = 10_000_000
-TOTALS = {"total", "totals", "sum", "subtotal", "grand total", "average", "mean"}
+TOTALS = {
+    form
+    for word in ("total", "totals", "sum", "subtotal", "grand total", "average", "mean")
+    for form in (word, word.title(), word.upper(), f"{word.capitalize()}", f"{word.title()}:")
+}
 TEXTS = {
     "prompt": {"prompt", "input", "question", "prompttext", "inputtext", "requesttext"},
     "output": {"output", "completion", "response", "answer", "outputtext", "generatedtext", "responsetext"},
@@ -38,7 +43,7 @@ def read_log(
     while True:
         try:
             block = next(blocks, None)
-        except WrongRows as error:
+        except WrongRowsError as error:
             problems.add(error.wrong, error.lines, count)
             problems.refuse()
         if block is None:
@@ -49,12 +54,12 @@ def read_log(
             without.setdefault(reason, []).append((count, mask))
             failed |= mask
         for kind, place in columns.places.items():
-            numbers, wrong = counts(cells := block.pick(place), kind in ("prompt", "output"))
+            numbers, wrong = counts(block.pick(place), kind in ("prompt", "output"))
             wrong = {row: f", column {shown(titles[place])}{what}" for row, what in wrong.items() if not failed[row]}
             problems.add(wrong, block.lines, count)
             found[kind].append(numbers)
             if first:
-                _refuse_characters(rows, kind, cells, numbers, block)
+                _refuse_characters(rows, kind, numbers, block)
         _refuse_many(owner, block, columns, titles)
         lines.append(np.asarray(block.lines, np.int64))
         count, first = count + size, False
@@ -87,25 +92,11 @@ def open_rows(owner: str, text: TextIO, chosen: Mapping[str, str | None]) -> Jso
         start.append(line)
         if line.strip():
             break
-    again = _Again(start, text)
+    again = chain(start, text)
     opens = start[-1].lstrip()[:1] if start else ""
-    return JsonRows(owner, again, chosen) if opens and opens in "{[" else CsvRows(owner, again, chosen)
-
-
-class _Again:
-    """A text whose first lines were looked at: these, and then the rest."""
-
-    def __init__(self, start: list[str], text: TextIO) -> None:
-        self.start, self.text = start, text
-
-    def __iter__(self) -> "_Again":
-        return self
-
-    def __next__(self) -> str:
-        return self.start.pop(0) if self.start else next(self.text)
-
-    def read(self, size: int) -> str:
-        return self.text.read(size)
+    if opens and opens in "{[":
+        return JsonRows(owner, again, text, chosen)
+    return CsvRows(owner, again, chosen)
 
 
 def _without(block: Block, columns: Columns, titles: Sequence[str], size: int) -> dict[str, Any]:
@@ -119,10 +110,9 @@ def _without(block: Block, columns: Columns, titles: Sequence[str], size: int) -
             if plain(name) == "cachehit":
                 reason = f"answered from a cache of answers, by the column {name}"
             found[reason] = np.fromiter((seen[str(cell)] for cell in cells), bool, size)
-    if isinstance(label := block.pick(0)[0:1], list) and label and isinstance(label[0], str | None):
-        labels = [str(cell).strip().lower() in TOTALS for cell in block.pick(0)]
-        if any(labels):
-            found["a total, not a request"] = np.array(labels)
+    labels = block.pick(0)
+    if type(labels[0]) is str and not TOTALS.isdisjoint(map(str, labels)):
+        found["a total, not a request"] = np.array([str(label) in TOTALS for label in labels])
     return found
 
 
@@ -147,24 +137,24 @@ def _refuse_many(owner: str, block: Block, columns: Columns, titles: Sequence[st
         if (numbers > 1).any():
             row = int(np.argmax(numbers > 1))
             raise InvalidInputError(
-                f"{owner}: Line {block.lines[row]:,}, column {shown(titles[place])}: {numbers[row]:,} requests in one row; "
-                "expected a row a request, for lengths of single requests decide. If this column means something else, "
-                "give it another name."
+                f"{owner}: Line {block.lines[row]:,}, column {shown(titles[place])}: {numbers[row]:,} requests in one "
+                "row; expected a row a request, for the length of each decides. If this column means something else, "
+                "rename it."
             )
 
 
-def _refuse_characters(rows: JsonRows | CsvRows, kind: str, cells: Sequence[Any], numbers: Any, block: Block) -> None:
+def _refuse_characters(rows: JsonRows | CsvRows, kind: str, numbers: Any, block: Block) -> None:
     """InvalidInputError where the counts of tokens are the lengths of the texts beside them."""
-    for place, title in enumerate(rows.titles):
-        if plain(title.rpartition(".")[2]) in TEXTS.get(kind, ()) and place != rows.columns.places[kind]:
-            texts = [str(cell or "") for cell in block.pick(place)]
-            for unit, sizes in (("characters", map(len, texts)), ("bytes", (len(text.encode()) for text in texts))):
-                sizes = list(sizes)
-                if sum(sizes) >= FEWEST_CHARACTERS and [n for n in numbers.tolist() if n != MISSING] == [
-                    size for size, n in zip(sizes, numbers.tolist(), strict=True) if n != MISSING
-                ]:
-                    title_ = shown(rows.titles[rows.columns.places[kind]])
-                    raise InvalidInputError(
-                        f"{rows.where}: the column {title_} counts the {unit} of {shown(title)}, not tokens; count with "
-                        "the model's tokenizer."
-                    )
+    title = rows.titles[rows.columns.places[kind]]
+    there = numbers != MISSING
+    for place, beside in enumerate(rows.titles):
+        if plain(beside.rpartition(".")[2]) not in TEXTS.get(kind, ()) or place == rows.columns.places[kind]:
+            continue
+        texts = [str(cell or "") for cell in block.pick(place)]
+        for unit, lengths in (("characters", [*map(len, texts)]), ("bytes", [len(text.encode()) for text in texts])):
+            sizes = np.array(lengths)[there]
+            if sizes.sum() >= FEWEST_CHARACTERS and (sizes == numbers[there]).all():
+                raise InvalidInputError(
+                    f"{rows.where}: the column {shown(title)} counts the {unit} of {shown(beside)}, not tokens; count "
+                    "with the model's tokenizer."
+                )
