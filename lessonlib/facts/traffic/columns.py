@@ -124,8 +124,9 @@ def find_columns(titles: Sequence[str], chosen: Mapping[str, str | None]) -> Col
     shape, known = next(fitting, (None, {}))
     places = known | places
     for kind in KINDS:
-        if kind not in places and (place := _place(titles, keys, kind, set(places.values()))) is not None:
-            places[kind] = place
+        named = None if kind in places else _place(titles, keys, kind, set(places.values()))
+        if named is not None:
+            places[kind] = named
     for kind in ("prompt", "output"):
         if kind not in places:
             raise ColumnsError(_missing(titles, kind))
@@ -204,7 +205,7 @@ def _missing(titles: Sequence[str], kind: str) -> str:
     hint = ""
     if any(re.match(r"(total|sum|mean|avg|p\d\d)_?(input|prompt|output)", title.lower()) for title in titles):
         hint = (
-            " Sums and means over many requests are no requests: expected one row a request (vLLM: --save-detailed, "
+            " Sums and means over many requests are no requests: expected a row a request (vLLM: --save-detailed, "
             "SGLang: --output-details)."
         )
     elif counted := [title for title in titles if CHARACTERS.search(title.lower())]:

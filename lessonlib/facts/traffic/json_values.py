@@ -63,7 +63,10 @@ class JsonValues:
             except (StopIteration, ValueError, RecursionError):
                 rests = {"?"}
             if rests <= {"\n", "\r\n", ""}:
-                yield from ((value, n) for n, (value, _) in enumerate(pairs, number) if self._object(value, n))
+                values = [value for value, _ in pairs]
+                if set(map(type, values)) != {dict}:
+                    values = [self._object(value, n) for n, value in enumerate(values, number)]
+                yield from zip(values, range(number, number + len(block)), strict=True)
             else:
                 for n, line in enumerate(block, number):
                     if not line.isspace():
