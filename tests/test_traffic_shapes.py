@@ -7,9 +7,9 @@ import pytest
 
 import traffic_page
 from lessonlib.base.errors import InvalidInputError
+from lessonlib.facts.own_traffic import read_traffic
 from lessonlib.facts.tables import load_table
 from lessonlib.facts.traffic.columns import KINDS, NAMES, plain, shapes
-from lessonlib.facts.own_traffic import read_traffic
 
 ROWS = {row["name"]: row for row in load_table("traffic_shapes")}
 
@@ -33,7 +33,7 @@ OTEL = "gen_ai.usage."
 # Each: a sample, then the prompt, output and cached tokens of its requests, and how many rows are none.
 SAMPLES = {
     "Azure multimodal inference trace (2025)": (
-        "TIMESTAMP,NumImages,ContextTokens,GeneratedTokens\n2024-10-15 00:00:01.5,2,1500,40\n2024-10-15 00:00:02,0,90,7\n",
+        "TIMESTAMP,NumImages,ContextTokens,GeneratedTokens\n2024-10-15 00:01,2,1500,40\n2024-10-15 00:02,0,90,7\n",
         ([1500, 90], [40, 7], [0, 0], 0),
     ),
     "Azure LLM inference traces (2023, 2024)": (

@@ -21,12 +21,17 @@ SPLIT = re.compile(r"(?:^|\n)0\d\d(?:\n|$)")  # a cell that looks like the rest 
 class CsvRows:
     """A table read once from its first line to its last. `titles`; `columns`, found in them; `where` they stand."""
 
-    def __init__(self, owner: str, lines: Iterator[str], chosen: Mapping[str, str | None]) -> None:
+    def __init__(self, owner: str, lines: Iterator[str], blank: int, chosen: Mapping[str, str | None]) -> None:
         self.owner = owner
-        self.before, first, delimiters = 0, "", DELIMITERS
+        self.before, first, delimiters = blank, "", DELIMITERS
         for line in lines:
             if (separator := SEPARATOR.fullmatch(line)) and not first:
                 delimiters = separator[1]
+                if delimiters not in DELIMITERS:
+                    raise InvalidInputError(
+                        f"{owner}, line {self.before + 1}: sep= names {shown(delimiters)}; expected a comma, a "
+                        "semicolon, a tab or a bar."
+                    )
             elif line.strip(BLANK):
                 first = line
                 break
@@ -34,6 +39,7 @@ class CsvRows:
         empty = f"{owner} is empty; expected a first line of column names and then a line a request."
         if not first:
             raise InvalidInputError(empty)
+        self.threes: bool | None = None  # whether each cell behind the first has three digits, in the first block
         self.delimiter = _delimiter(first, delimiters, chosen)
         self.reader = csv.reader(chain([first], lines), delimiter=self.delimiter, strict=True)
         rows = (cells for block, _ in self._lines(1) for cells in block)
@@ -81,6 +87,9 @@ class CsvRows:
             if not rows:
                 continue
             block = Block(lines, lambda place, rows=rows: list(map(itemgetter(place), rows)))  # type: ignore[misc]
+            if self.threes is None:
+                others = [block.pick(place) for place in range(1, width)]
+                self.threes = width > 2 and self.delimiter == "," and all(map(_of_three_digits, others))
             if self.delimiter == ",":
                 self._refuse_split_numbers(block, {min(p + step, width - 1) for p in places for step in (0, 1)} - {0})
             yield block
@@ -104,6 +113,10 @@ class CsvRows:
     @property
     def nothing(self) -> str:
         return f"{self.owner} holds column names and no row; expected a line a request after line {self.line}."
+
+
+def _of_three_digits(cells: Sequence[str]) -> bool:
+    return set(map(len, cells)) == {3} and "".join(cells).isdigit()
 
 
 def _height(cells: Sequence[str]) -> int:

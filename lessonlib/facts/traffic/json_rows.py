@@ -23,16 +23,16 @@ Path = tuple[str, ...]
 class JsonRows:
     """Requests of a JSON document or of JSON lines. `titles`: dotted names; `columns`, found in them; `where`."""
 
-    def __init__(self, owner: str, lines: Iterator[str], text: TextIO, chosen: Mapping[str, str | None]) -> None:
+    def __init__(self, owner: str, first: str, text: TextIO, number: int, chosen: Mapping[str, str | None]) -> None:
         self.owner = self.where = owner
         self.nothing = f"{owner} holds no request; expected a JSON object a request."
         self.left_out: dict[str, int] = {}
         self.source = JsonValues(owner)
-        values = self.source.values(lines, text)
-        first = list(islice(values, LOOKED_AT))
-        if not first:
+        values = self.source.values(first, text, number)
+        seen = list(islice(values, LOOKED_AT))
+        if not seen:
             raise InvalidInputError(self.nothing)
-        self.rows: Values = self._found(first, values, chosen)
+        self.rows: Values = self._found(seen, values, chosen)
 
     def _found(self, first: Sequence[tuple[Any, int]], values: Values, chosen: Mapping[str, str | None]) -> Values:
         """The requests, wherever they stand in the values; sets `titles`, `paths` and `columns`."""
@@ -102,10 +102,13 @@ class JsonRows:
         for value, line in values:
             lists = {path: _at(value, path) for path in (*needed, *others)}
             lists = {path: cells for path, cells in lists.items() if isinstance(cells, list)}
-            lengths = {".".join(path): len(cells) for path, cells in lists.items()}
-            if len(set(lengths.values())) > 1 or not all(path in lists for path in needed[:2]):
-                said = ", ".join(f"{shown(name)} has {count:,}" for name, count in lengths.items())
-                self.source.refuse(line, f"its lists differ in length: {said}; expected one value a request in each")
+            if len(set(map(len, lists.values()))) > 1 or not all(path in lists for path in needed[:2]):
+                there = {".".join(path): lists.get(path) for path in needed}
+                said = ", ".join(
+                    f"{shown(name)} has {'no list' if found is None else f'{len(found):,} values'}"
+                    for name, found in there.items()
+                )
+                self.source.refuse(line, f"{said}; expected lists of one length, with one value a request")
             for cells in zip(*lists.values(), strict=True):
                 row: dict[str, Any] = {}
                 for path, cell in zip(lists, cells, strict=True):

@@ -33,13 +33,12 @@ class JsonValues:
     def refuse(self, line: int, problem: str) -> NoReturn:
         raise InvalidInputError(f"{self.owner}, line {line:,}: {problem}.")
 
-    def values(self, lines: Iterator[str], text: TextIO) -> Values:
-        """The objects of JSON lines, or those of a document, each with its line."""
-        number, first = next(((n, line) for n, line in enumerate(lines, 1) if line.strip()), (0, ""))
+    def values(self, first: str, text: TextIO, number: int) -> Values:
+        """The objects of a text, each with its line. `first`: all of line `number`, or its start."""
         try:
             if first.lstrip()[:1] == "{":
                 _loads(first)
-                yield from self._of_lines(chain([first], lines), number)
+                yield from self._of_lines(chain([first], text), number)
                 return
         except _NotWholeError:
             pass
@@ -104,7 +103,7 @@ class JsonValues:
                 continue
             if done:
                 if place < len(text) or inside:
-                    self.refuse(line, "the array is not closed; is the file cut short?")
+                    self.refuse(line, "the array is not closed: the file may be cut short")
                 return
             more = lines.read(piece)
             piece = max(piece, len(text) - place)  # twice the text each time, so that a long value is tried few times

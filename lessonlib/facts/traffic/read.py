@@ -7,6 +7,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from lessonlib.base.errors import InvalidInputError, shown
+from lessonlib.base.text import one_line
 from lessonlib.facts.traffic.columns import Columns, plain
 from lessonlib.facts.traffic.csv_rows import CsvRows
 from lessonlib.facts.traffic.json_rows import JsonRows
@@ -14,6 +15,7 @@ from lessonlib.facts.traffic.meaning import Log, Meant, meant
 from lessonlib.facts.traffic.numbers import MISSING, Block, Problems, WrongRowsError, counts
 
 MOST_ROWS = 10_000_000
+MOST_LINE = 2**22  # characters of the line of column names
 TOTALS = {
     form
     for word in ("total", "totals", "sum", "subtotal", "grand total", "average", "mean")
@@ -87,23 +89,24 @@ def read_log(
 
 def open_rows(owner: str, text: TextIO, chosen: Mapping[str, str | None]) -> JsonRows | CsvRows:
     """The rows of a text: JSON where it begins with a brace or a bracket, else a table."""
-    start = []
-    for line in text:
-        start.append(line)
-        if line.strip():
-            break
-    again = chain(start, text)
-    opens = start[-1].lstrip()[:1] if start else ""
+    blank = 0
+    while (first := text.readline(MOST_LINE)) and not first.strip():
+        blank += first[-1:] in "\r\n"
+    opens = first.lstrip()[:1]
     if opens and opens in "{[":
-        return JsonRows(owner, again, text, chosen)
-    return CsvRows(owner, again, chosen)
+        return JsonRows(owner, first, text, blank + 1, chosen)
+    if len(first) == MOST_LINE:
+        raise InvalidInputError(
+            f"{owner}, line {blank + 1}: it has over {MOST_LINE:,} characters, and is no JSON; is a line break missing?"
+        )
+    return CsvRows(owner, chain([first], text) if first else iter(()), blank, chosen)
 
 
 def _without(block: Block, columns: Columns, titles: Sequence[str], size: int) -> dict[str, Any]:
     """Rows that are no requests that were served: reason to a mask."""
     found = {}
     for place in columns.failed:
-        cells, name = block.pick(place), titles[place]
+        cells, name = block.pick(place), one_line(titles[place])
         seen = {cell: _says_failed(plain(name), cell) for cell in set(map(str, cells))}
         if any(seen.values()):
             reason = f"failed, by the column {name}"
