@@ -162,6 +162,6 @@ def read_traffic(
     notes = (*((f"Known as: {shape.name}.",) if shape else ()), *found.notes)
     if getattr(rows, "threes", False) and max(found.prompt.max(), found.output.max()) < 1000:
         notes += (
-            f"Every number has three digits at most: if {name!r} has commas between thousands, it is read wrongly.",
+            "Every number has three digits at most: if the log has commas between thousands, it is read wrongly.",
         )
     return OwnTraffic(name, found.prompt, found.output, found.cached, columns, unread, left_out, notes)

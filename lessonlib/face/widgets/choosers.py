@@ -43,7 +43,7 @@ class Chooser(ipywidgets.VBox):
     """An upload button, and beneath it what was read, or why it was not. `value`: the last that could be read.
 
     `read`: makes a value of a path or an Upload, or raises LessonError; one that may take `long` has an argument
-    `progress`, and a bar shows that after a second. `start`: the value until then.
+    `progress`, shown beneath the button after a second. `start`: the value until then.
     """
 
     def __init__(self, words: str, accept: str, read: Callable[..., Any], start: Any, long: bool = False) -> None:
@@ -51,8 +51,7 @@ class Chooser(ipywidgets.VBox):
         self.upload = ipywidgets.FileUpload(accept=accept, description=words, layout=ipywidgets.Layout(width="240px"))
         self.said = ipywidgets.HTML()
         self.upload.observe(self._uploaded, "value")
-        self.bar = ipywidgets.FloatProgress(max=1.0, layout=ipywidgets.Layout(width="240px", display="none"))
-        super().__init__([self.upload, self.said, self.bar] if long else [self.upload, self.said])
+        super().__init__([self.upload, self.said])
         self._show("status", f"Until you choose a file: {start!r}.")
 
     def take(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
@@ -82,18 +81,17 @@ class Chooser(ipywidgets.VBox):
 
     def _read(self, source: Any, options: dict[str, Any]) -> str:
         """Read it into `value`, or return why not."""
-        started = time.monotonic()
+        started, said = time.monotonic(), self.said.value
 
         def progress(share: float) -> None:
             if time.monotonic() - started > PATIENCE:
-                self.bar.layout.display, self.bar.value = None, share
+                self._show("status", f"Reading: {'#' * round(20 * share):.<20} {share:.0%}")
 
         try:
             self.value = self.read(source, **({"progress": progress} if self.long else {}), **options)
         except LessonError as error:
+            self.said.value = said
             return str(error)
-        finally:
-            self.bar.layout.display = "none"
         first, *more = str(self.value).splitlines()
         self._show("status", " ".join([f"Read: {first}.", *more, "Now run the cells below."]))
         return ""

@@ -55,13 +55,16 @@ def read_log(
         for reason, mask in _without(block, columns, titles, size).items():
             without.setdefault(reason, []).append((count, mask))
             failed |= mask
+        wrong: dict[int, str] = {}
         for kind, place in columns.places.items():
-            numbers, wrong = counts(block.pick(place), kind in ("prompt", "output"))
-            wrong = {row: f", column {shown(titles[place])}{what}" for row, what in wrong.items() if not failed[row]}
-            problems.add(wrong, block.lines, count)
+            numbers, faults = counts(block.pick(place), kind in ("prompt", "output"))
+            wrong = {row: f", column {shown(titles[place])}{what}" for row, what in faults.items()} | wrong
             found[kind].append(numbers)
             if first:
                 _refuse_characters(rows, kind, numbers, block)
+        if not columns.places.keys() & {"cached", "written", "thought"}:
+            wrong = _half_empty(found["prompt"][-1], found["output"][-1], columns, titles) | wrong
+        problems.add({row: what for row, what in wrong.items() if not failed[row]}, block.lines, count)
         _refuse_many(owner, block, columns, titles)
         lines.append(np.asarray(block.lines, np.int64))
         count, first = count + size, False
@@ -100,6 +103,13 @@ def open_rows(owner: str, text: TextIO, chosen: Mapping[str, str | None]) -> Jso
             f"{owner}, line {blank + 1}: it has over {MOST_LINE:,} characters, and is no JSON; is a line break missing?"
         )
     return CsvRows(owner, chain([first], text) if first else iter(()), blank, chosen)
+
+
+def _half_empty(prompt: Any, output: Any, columns: Columns, titles: Sequence[str]) -> dict[int, str]:
+    """Rows that have one of the two counts."""
+    half = np.flatnonzero((prompt == MISSING) != (output == MISSING))
+    empty = {int(row): "prompt" if prompt[row] == MISSING else "output" for row in half}
+    return {row: f", column {shown(titles[columns.places[kind]])}: '' is empty." for row, kind in empty.items()}
 
 
 def _without(block: Block, columns: Columns, titles: Sequence[str], size: int) -> dict[str, Any]:
