@@ -132,7 +132,7 @@ def test_what_the_prompt_means_where_a_cache_is_counted():
     assert read_traffic(plain + "100,40,10,\n").unread == ("cached_tokens",)
     assert read("100,40,10,\n", plain, cache="beside") == ([140], [40])
     assert read("100,40,10,\n", plain, cached_column="cached_tokens") == ([100], [40])
-    with pytest.raises(InvalidInputError, match="100 cached of 100 prompt tokens; .*cache='beside'"):
+    with pytest.raises(InvalidInputError, match=r"100 cached of 100 prompt tokens; .*cache='beside'"):
         read("100,100,10,110\n", plain)
 
 

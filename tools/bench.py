@@ -102,7 +102,7 @@ def sweeps(repeat: int = 5) -> dict:
 
 
 def reading(repeat: int = 5) -> dict:
-    """A log of a million rows, read from its bytes, in seconds of the processor; and the report's costs of all of them."""
+    """A log of a million rows, read from its bytes, in seconds of the processor; and the report's costs of all."""
     import numpy as np
 
     from lessonlib.facts.own_traffic import read_traffic
