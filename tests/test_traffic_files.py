@@ -141,6 +141,8 @@ FAILED = {
     "error_code": ("429", "", "0", "null"),
     "status": ("failure", "success", "stop", "200"),
     "status_code": ("503", "200", "204", ""),
+    "errors": ("1", "0", "", "none"),
+    "finish_reason": ("abort", "stop", "length", ""),
     "success": ("False", "True", "true", "1"),
     "level": ("ERROR", "DEFAULT", "WARNING", ""),
 }
@@ -154,6 +156,17 @@ def test_failed_requests_are_left_out_and_counted(column):
     assert traffic.prompt.tolist() == [2, 3, 4]
     assert traffic.left_out == {f"failed, by the column {column}": 2}
     assert f"Left out: 2 of 5 rows, failed, by the column {column}." in str(traffic)
+
+
+def test_a_cache_hit_is_an_answer_from_a_cache_where_it_is_known_to_be():
+    text = "prompt_tokens,output_tokens,cache_hit\n5,6,True\n7,8,False\n"
+    assert len(read_traffic(text)) == 2
+    spend = (
+        text.replace("output", "completion").replace("cache_hit", "cache_hit,call_type,spend").replace("e\n", "e,a,1\n")
+    )
+    assert read_traffic(spend).left_out == {"answered from a cache of answers, by the column cache_hit": 1}
+    batch = [{"response": {"status_code": code, "body": {"usage": GOOD}}, "error": None} for code in (200, 500)]
+    assert read_traffic(lines(*batch)).left_out == {"failed, by the column response.status_code": 1}
 
 
 def test_rows_without_output_are_left_out_and_counted():

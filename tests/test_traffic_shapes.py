@@ -439,6 +439,7 @@ def test_a_row_of_totals_is_left_out_or_refused():
     traffic = read_traffic(head + "a,5,6\nb,7,8\nTotal,12,14\n")
     assert traffic.prompt.tolist() == [5, 7] and traffic.left_out == {"a total, not a request": 1}
     rows = [(5, 6), (7, 8), (1, 2), (3, 9)]
+    assert len(read_traffic("prompt_tokens,output_tokens,team\n5,6,a\n7,8,b\n12,14,TOTAL\n")) == 2
     summed = [*rows, tuple(map(sum, zip(*rows, strict=True)))]
     with pytest.raises(InvalidInputError, match=r"Line 6 \(row 5\) is the sum of all rows above it"):
         read_traffic("prompt_tokens,output_tokens\n" + "".join(f"{p},{o}\n" for p, o in summed))

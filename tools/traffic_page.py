@@ -32,26 +32,19 @@ def code(cell: str | None) -> str:
 
 
 def shapes() -> str:
-    head = [
-        "kind of log",
-        *WORDS.values(),
-        "cached counts",
-        "thought counts",
-        "not served, by",
-        "time (not used)",
-        "read in",
-    ]
+    head = ["kind of log", "prompt", "output", "cached", "thought", "total", "not served, by", "time (not used)"]
     rows = [
         [
-            row["name"],
-            *(code(row[kind]) for kind in KINDS),
-            *(
-                (f"{row[side]} the {whole}" if row[side] else "")
-                for side, whole in (("cache", "prompt"), ("thinking", "output"))
-            ),
+            f"[{row['name']}]({row['source_url']}), {row['retrieved']}",
+            code(row["prompt"]) + (f" and {code(row['tool'])}" if row["tool"] else ""),
+            code(row["output"]),
+            code(row["cached"])
+            + (f"; written: {code(row['written'])}" if row["written"] else "")
+            + (f"; {row['cache']} the prompt" if row["cache"] else ""),
+            code(row["thought"]) + (f"; {row['thinking']} the output" if row["thinking"] and row["thought"] else ""),
+            code(row["total"]),
             code(row["failed"]),
             code(row["time"]),
-            f"[source]({row['source_url']}), {row['retrieved']}",
         ]
         for row in load_table("traffic_shapes")
     ]

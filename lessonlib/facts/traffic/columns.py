@@ -48,8 +48,9 @@ PARTS = re.compile(r"cache|detail|reason|think|thought|audio|image|video|modalit
 CHARACTERS = re.compile(r"char|byte|letter|word")
 FAILED = set(
     "error errors errorcode errormsg errormessage errortype exception success succeeded statuscode httpstatuscode "
-    "httpstatus status level cachehit wascancelled metadatawascancelled".split()
+    "httpstatus status level finishreason stopreason wascancelled metadatawascancelled".split()
 )
+INNER = {"error", "errorcode", "errormessage", "statuscode"}  # the same behind a dot
 MANY = set(
     "requests numrequests nrequests requestcount requestscount nummodelrequests apirequests successfulrequests count "
     "calls numcalls callcount".split()
@@ -64,14 +65,15 @@ class ColumnsError(Exception):
 class Shape:
     """A known kind of log. `names`: kind to the names that its column has, best first.
 
-    `signs`: columns of which one combination tells this shape from others of like names. `cache`, `thinking`: "within"
-    where cached tokens count within the prompt, thought tokens within the output; "beside" where they do not; "" where
-    only totals tell.
+    `signs`: columns of which one combination tells this shape from others of like names. `failed`: columns that tell
+    requests that were not served. `cache`, `thinking`: "within" where cached tokens count within the prompt, thought tokens
+    within the output; "beside" where they do not; "" where only totals tell.
     """
 
     name: str
     names: Mapping[str, tuple[str, ...]]
     signs: tuple[tuple[str, ...], ...]
+    failed: tuple[str, ...]
     cache: str
     thinking: str
 
@@ -100,6 +102,7 @@ def shapes() -> tuple[Shape, ...]:
             row["name"],
             {kind: of(row[kind]) for kind in KINDS},
             tuple(of(sign, "+") for sign in row["sign"].split("|")),
+            of(row["failed"], "+"),
             row["cache"] or "",
             row["thinking"] or "",
         )
@@ -133,12 +136,11 @@ def find_columns(titles: Sequence[str], chosen: Mapping[str, str | None]) -> Col
     if len(set(places.values())) < len(places):
         twice = next(titles[place] for place in places.values() if list(places.values()).count(place) > 1)
         raise ColumnsError(f"one column, {shown(twice)}, is chosen for two things; choose two.")
-    used = set(places.values())
-    others = [
-        (place, key, plain(titles[place].rpartition(".")[2])) for place, key in enumerate(keys) if place not in used
-    ]
-    failed = tuple(place for place, key, leaf in others if key in FAILED or (leaf in FAILED and leaf.startswith("err")))
-    return Columns(places, failed, tuple(place for place, key, _ in others if key in MANY), shape)
+    others = [(place, key) for place, key in enumerate(keys) if place not in places.values()]
+    says = FAILED | set(shape.failed if shape else ())
+    failed = tuple(place for place, key in others if key in says or plain(titles[place].rpartition(".")[2]) in INNER)
+    many = tuple(place for place, key in others if key in MANY)
+    return Columns(places, failed, many, shape)
 
 
 def _chosen(titles: Sequence[str], kind: str, title: str) -> int:

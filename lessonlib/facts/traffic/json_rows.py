@@ -136,7 +136,7 @@ class JsonRows:
             if not lines:
                 return
             yield block
-            needed = {0, *columns.places.values(), *columns.failed, *columns.many}
+            needed = {0, len(self.titles) - 1, *columns.places.values(), *columns.failed, *columns.many}
 
 
 def _leaves(row: Mapping[str, Any], before: Path = ()) -> Iterator[Path]:

@@ -27,7 +27,7 @@ TEXTS = {
 }
 FEWEST_CHARACTERS = 20  # of texts, for their lengths to be no coincidence
 GOOD = {"", "0", "none", "null", "nan", "false", "no", "ok", "success", "succeeded", "[]", "{}"}
-BAD = {"failure", "failed", "error", "errored", "cancelled", "canceled", "timeout", "timed out", "aborted", "rejected"}
+BAD = ("fail", "error", "cancel", "timeout", "timed out", "abort", "reject")
 
 
 def read_log(
@@ -123,9 +123,10 @@ def _without(block: Block, columns: Columns, titles: Sequence[str], size: int) -
             if plain(name) == "cachehit":
                 reason = f"answered from a cache of answers, by the column {name}"
             found[reason] = np.fromiter((seen[str(cell)] for cell in cells), bool, size)
-    labels = block.pick(0)
-    if type(labels[0]) is str and not TOTALS.isdisjoint(map(str, labels)):
-        found["a total, not a request"] = np.array([str(label) in TOTALS for label in labels])
+    for place in {0, len(titles) - 1} - set(columns.places.values()):
+        labels = block.pick(place)
+        if type(labels[-1]) is str and not TOTALS.isdisjoint(map(str, labels)):
+            found["a total, not a request"] = np.array([str(label) in TOTALS for label in labels])
     return found
 
 
@@ -136,10 +137,10 @@ def _says_failed(name: str, cell: str) -> bool:
         return text in ("false", "0", "no")
     if name in ("cachehit", "wascancelled", "metadatawascancelled"):
         return text in ("true", "1", "yes")
-    if text.isdigit() and name != "error":
+    if text.isdigit():
         return int(text) >= 400 if "status" in name else int(text) != 0
-    if name in ("status", "level"):
-        return text in BAD
+    if name in ("status", "level", "finishreason", "stopreason"):
+        return text.startswith(BAD)
     return text not in GOOD and not text.replace(".", "", 1).isdigit()
 
 
