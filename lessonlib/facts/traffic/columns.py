@@ -65,9 +65,9 @@ class ColumnsError(Exception):
 class Shape:
     """A known kind of log. `names`: kind to the names that its column has, best first.
 
-    `signs`: columns of which one combination tells this shape from others of like names. `failed`: columns that tell
-    requests that were not served. `cache`, `thinking`: "within" where cached tokens count within the prompt, thought tokens
-    within the output; "beside" where they do not; "" where only totals tell.
+    `signs`: columns of which one combination tells this shape from others of like names. `failed`: those that tell what
+    was not served. `cache`, `thinking`: "within" where cached tokens count within the prompt, thought tokens within the
+    output; "beside" where they do not; "" where only totals tell.
     """
 
     name: str
