@@ -25,7 +25,7 @@ def read_blocks(keys: Keys) -> tuple[tuple[int, Block], ...]:
         feedforward = None if kind in family.no_feedforward else feedforwards[has_experts]
         number = (norms if isinstance(norms, int) else norms[kind]) + (one_more and has_experts)
         borrowed = family.borrowed(kind, mixers[kind], feedforward) if family.borrowed else 0
-        blocks.append((count, Block(mixers[kind], feedforward, number * norm, borrowed)))
+        blocks.append((count, Block(mixers[kind], feedforward, number * norm, borrowed_weights=borrowed)))
     return tuple(blocks)
 
 
