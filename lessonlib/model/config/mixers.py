@@ -1,8 +1,9 @@
 """Rules that read the mixer of one kind of layer. A row names one for each of its kinds."""
 
 from dataclasses import fields
+from typing import Any
 
-from lessonlib.model.attention import GroupedQueryAttention, Mixer, MultiHeadLatentAttention
+from lessonlib.model.attention import ChunkedAttention, GroupedQueryAttention, Mixer, MultiHeadLatentAttention
 from lessonlib.model.config.keys import Keys
 from lessonlib.model.sparse import SparseLatentAttention
 from lessonlib.model.state import GatedDeltaNet, KimiDeltaAttention, Mamba1, Mamba2, ShortConvolution
@@ -52,6 +53,15 @@ def _head_dim(keys: Keys) -> int:
     return head_dim
 
 
+def _sizes(mixer: Mixer) -> dict[str, Any]:
+    """The fields of a mixer by name, for one of another class that has them, too."""
+    return {field.name: getattr(mixer, field.name) for field in fields(mixer)}  # type: ignore[arg-type]
+
+
+def chunked(keys: Keys, kind: str) -> Mixer:
+    return ChunkedAttention(**_sizes(attention(keys, kind)), chunk=keys.count("attention_chunk_size"))
+
+
 def falcon(keys: Keys, kind: str) -> Mixer:
     """Only the new layout groups its heads; the old one has one KV head for all, or one for each."""
     stated, heads = keys.optional("num_kv_heads"), keys.count(keys.family.heads)
@@ -88,8 +98,7 @@ def latent(keys: Keys, kind: str, query_ranked: bool = False) -> MultiHeadLatent
 
 def sparse_latent(keys: Keys, kind: str) -> Mixer:
     """Latent attention to the tokens that an indexer picks: its own, or (kind H) that of a layer before."""
-    body = latent(keys, kind, query_ranked=True)
-    sizes = {field.name: getattr(body, field.name) for field in fields(body)}
+    sizes = _sizes(latent(keys, kind, query_ranked=True))
     top_k, heads, dim = (keys.count(key) for key in ("index_topk", "index_n_heads", "index_head_dim"))
     own = {"index_heads": heads, "index_dim": dim} if kind == "I" else {}
     return SparseLatentAttention(**sizes, top_k=top_k, **own)

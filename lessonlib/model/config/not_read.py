@@ -26,7 +26,6 @@ qwen4_exp qwen4_exp_text recurrent_gemma rwkv xlstm zaya
 """
 IRREGULAR = {
     **dict.fromkeys(_NO_ROW.split(), "its layers have parts of their own, which no row of the table describes"),
-    **dict.fromkeys(("llama4", "llama4_text"), "its layers attend within chunks, so the span is a sawtooth"),
     **dict.fromkeys(("deepseek_v4", "axk2"),
                     "its queries attend to the tokens that an indexer picks, while all are stored"),
     **dict.fromkeys(("gemma3n", "gemma3n_text", "gemma4", "gemma4_text", "gemma4_unified_text"),
