@@ -1,4 +1,4 @@
-"""One layer of a model: what carries information between its tokens, what works on each token, and its norms."""
+"""One layer of a model: what carries information between its tokens, what works on each token, and what is beside."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -10,13 +10,20 @@ from lessonlib.model.feedforward import FeedForward
 
 @dataclass(frozen=True)
 class Block(Checked):
-    """One layer: a mixer or none, a feed-forward or none, and the weights of its norms."""
+    """One layer: a mixer or none, a feed-forward or none, and the weights of its norms.
+
+    `matrices` are matrix weights beside both, such as gates for inputs of the layer. `again` counts multiplications of
+    a token beyond one for each matrix weight: weights that it meets once more, products of small matrices with it.
+    """
 
     mixer: Mixer | None
     feedforward: FeedForward | None
     norm_weights: int = 0
+    matrices: int = 0
+    again: int = 0
 
-    rules: ClassVar = {"mixer": optional(a(Mixer)), "feedforward": optional(a(FeedForward)), "norm_weights": count(0)}
+    rules: ClassVar = {"mixer": optional(a(Mixer)), "feedforward": optional(a(FeedForward)), "norm_weights": count(0),
+                       "matrices": count(0), "again": count(0)}  # fmt: skip
 
     def complete(self) -> None:
         if not self.parts:
@@ -27,5 +34,10 @@ class Block(Checked):
         return tuple(part for part in (self.mixer, self.feedforward) if part is not None)
 
     @property
+    def products(self) -> int:
+        """Multiplications of one token in its matrices: most often one a weight."""
+        return sum(part.matmul_weights for part in self.parts) + self.matrices + self.again
+
+    @property
     def parameters(self) -> int:
-        return sum(part.parameters for part in self.parts) + self.norm_weights
+        return sum(part.parameters for part in self.parts) + self.norm_weights + self.matrices

@@ -38,6 +38,7 @@ class Stack:
     """The layers of a model, `blocks` = ((layers, Block), ...) in any order, and what a sequence keeps in them."""
 
     blocks: tuple[tuple[int, Block], ...]
+    matrices = 0
 
     @property
     def layers(self) -> int:
@@ -56,8 +57,8 @@ class Stack:
 
     @cached_property
     def block_matmul_weights(self) -> int:
-        """P_block: the matrix weights of the blocks that one token meets."""
-        return sum(layers * part.matmul_weights for layers, block in self.blocks for part in block.parts)
+        """P_block: the matrix weights that one token meets in the blocks and beside them, but for the head."""
+        return sum(layers * block.products for layers, block in self.blocks) + self.matrices
 
     @checked(tokens=numbers(0), bytes_per_element=rate("bytes"))
     def cache_bytes(self, tokens: Any, bytes_per_element: float = 2) -> Any:
@@ -74,7 +75,7 @@ class Stack:
     def state_bytes(self, bytes_per_element: float = 2) -> float:
         """Constant state of one sequence, bytes: the state in the dtype that its config says, all else as given."""
         total = 0.0
-        for layers, mixer in self.mixer_kinds:
+        for layers, mixer in ((layers, one) for layers, whole in self.mixer_kinds for one in whole.in_turn):
             each = bytes_per_element if mixer.state_dtype is None else bytes_of(mixer.state_dtype)
             total += layers * (each * mixer.state_elements + bytes_per_element * mixer.conv_elements)
         return total
@@ -121,7 +122,8 @@ class FromConfig:
 class Model(Checked, Stack, FromConfig):
     """A decoder-only transformer or hybrid, `blocks` = ((count, Block), ...) in any order.
 
-    `position_weights` is a table of learned positions (looked up, never streamed); `other_weights` the final norm and
+    `position_weights` is a table of learned positions, `layer_tables` those of inputs to each layer (looked up, never
+    streamed); `matrices` are matrix weights beside the blocks that each token meets, `other_weights` the final norm and
     the like; `head_bias` a bias on the logits. `max_positions` None means no limit is stated. Of a config that was
     read, `defaults_used` names the keys that it lacks, taken from its family's class; `keys_not_read` those that were
     neither read nor known to change nothing; `left_out` says what is not counted: towers, and layers that draft;
@@ -135,6 +137,8 @@ class Model(Checked, Stack, FromConfig):
     tied_embeddings: bool = False
     max_positions: int | None = None
     position_weights: int = 0
+    layer_tables: int = 0
+    matrices: int = 0
     other_weights: int = 0
     head_bias: int = 0
     family: str = ""
@@ -150,6 +154,8 @@ class Model(Checked, Stack, FromConfig):
         "tied_embeddings": flag(),
         "max_positions": optional(count()),
         "position_weights": count(0),
+        "layer_tables": count(0),
+        "matrices": count(0),
         "other_weights": count(0),
         "head_bias": count(0),
     }
@@ -184,12 +190,17 @@ class Model(Checked, Stack, FromConfig):
         """Weights of an embedding table of its own (0 if tied): looked up, never streamed."""
         return 0 if self.tied_embeddings else self.vocabulary * self.width
 
+    @property
+    def looked_up_weights(self) -> int:
+        """Weights of all tables that are looked up, never streamed; a tied embedding is the head."""
+        return self.embedding_weights + self.position_weights + self.layer_tables
+
     @cached_property
     def parameters(self) -> int:
         """Exact number of parameters; tied tables count once, multi-token-prediction modules do not."""
         blocks = sum(count * block.parameters for count, block in self.blocks)
-        tables = self.embedding_weights + self.head_weights + self.head_bias + self.position_weights
-        return blocks + tables + self.other_weights
+        tables = self.looked_up_weights + self.head_weights + self.head_bias
+        return blocks + tables + self.matrices + self.other_weights
 
     @cached_property
     def active_parameters(self) -> int:
@@ -203,7 +214,7 @@ class Model(Checked, Stack, FromConfig):
     @property
     def active_parameters_without_embedding(self) -> int:
         """Those without the tables that are looked up, as many model cards count; a tied embedding is the head."""
-        return self.active_parameters - self.embedding_weights - self.position_weights
+        return self.active_parameters - self.looked_up_weights
 
     @cached_property
     def weights_by_part(self) -> dict[str, int]:
@@ -215,9 +226,10 @@ class Model(Checked, Stack, FromConfig):
         mixers = sum(layers * mixer.matmul_weights for layers, mixer in self.mixer_kinds)
         other = self.other_weights + self.head_bias
         other += sum(layers * (mixer.parameters - mixer.matmul_weights) for layers, mixer in self.mixer_kinds)
-        dense = experts = 0
+        dense, experts = self.matrices, 0
         for layers, block in self.blocks:
             other += layers * block.norm_weights
+            dense += layers * block.matrices
             if (ffn := block.feedforward) is not None:
                 dense += layers * ffn.dense_weights
                 experts += layers * ffn.experts * ffn.expert_weights
@@ -227,5 +239,5 @@ class Model(Checked, Stack, FromConfig):
             "experts": experts,
             "other": other,
             "head": self.head_weights,
-            "embedding": self.embedding_weights + self.position_weights,
+            "embedding": self.looked_up_weights,
         }

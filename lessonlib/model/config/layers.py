@@ -12,7 +12,8 @@ def read_blocks(keys: Keys) -> tuple[tuple[int, Block], ...]:
     """((count, Block), ...), equal layers taken together."""
     family = keys.family
     norms = family.norms if isinstance(family.norms, int) else family.norms(keys)
-    kinds, sparse = _kinds(keys), _sparse(keys)
+    keys.kinds, sparse = _kinds(keys), _sparse(keys)
+    kinds = keys.kinds
     mixers = {kind: family.mixers[kind](keys, kind) for kind in dict.fromkeys(kinds)}
     feedforwards = {has_experts: _feedforward(keys, has_experts) for has_experts in dict.fromkeys(sparse)}
     for kind in family.mixers.keys() - mixers.keys():
@@ -20,10 +21,12 @@ def read_blocks(keys: Keys) -> tuple[tuple[int, Block], ...]:
     for has_experts in {True, False} - feedforwards.keys():
         keys.mark_read(_feedforward, has_experts)
     norm, one_more = family.norm * keys.width, family.experts is not None and family.experts.norm
-    return tuple(
-        (count, Block(mixers[kind], feedforwards[has_experts], (norms + (one_more and has_experts)) * norm))
+    blocks = [
+        (count, kind, Block(mixers[kind], feedforwards[has_experts], (norms + (one_more and has_experts)) * norm))
         for (kind, has_experts), count in Counter(zip(kinds, sparse, strict=True)).items()
-    )
+    ]
+    amended = family.amended or (lambda keys, kind, block: block)
+    return tuple((count, amended(keys, kind, block)) for count, kind, block in blocks)
 
 
 def _kinds(keys: Keys) -> list[str]:
@@ -39,21 +42,32 @@ def _kinds(keys: Keys) -> list[str]:
     else:
         kinds = family.kinds(keys)
     kinds = [("F" if keys.window is None else "S") if kind == "W" else kind for kind in kinds]
+    if family.shared_cache:
+        kinds = _sharing(keys, kinds, keys.count(family.shared_cache, 0))
     for kind in dict.fromkeys(kinds):
         if kind not in family.mixers:
             key = "layer_types" if family.layer_types else family.layers
             raise keys.refused(key, words, "some layers are of a kind that its row has no mixer for")
-        if kind == "S" and keys.window is None:
+        if kind in "Ss" and keys.window is None:
             key = family.window or family.layers
             why = "some layers are sliding, and their window is off or not stated"
             raise keys.refused(key, keys.config.get(key), why)
     return kinds
 
 
+def _sharing(keys: Keys, kinds: list[str], number: int) -> list[str]:
+    """The last `number` layers in small letters: they read the cache of the last layer of their kind before them."""
+    own = kinds[: max(0, keys.layers - number)]
+    if number and set(own) != set(kinds):
+        expected = f"fewer than the {keys.layers} layers, with one of each kind before them"
+        raise keys.wrong(str(keys.family.shared_cache), number, expected)
+    return own + [kind.lower() for kind in kinds[len(own) :]]
+
+
 def _sparse(keys: Keys) -> list[bool]:
     """For each layer whether it has experts."""
     moe, layers = keys.family.experts, range(keys.layers)
-    if moe is None:
+    if moe is None or not keys.switch(moe.on):
         return [False for _ in layers]
     if keys.family.inner:
         keys.read[keys.family.inner] = keys.config.get(keys.family.inner)  # of dense layers, of which there may be none

@@ -32,7 +32,7 @@ def attention(keys: Keys, kind: str, kv_heads: int | None = None, extra_per_head
         kv_heads=kv_heads,
         head_dim=head_dim,
         value_dim=None if value_dim == head_dim else value_dim,
-        window=keys.window if kind == "S" else None,
+        window=keys.window if kind in "Ss" else None,
         gate_outputs=gate,
         other_weights=other,
     )
@@ -53,13 +53,13 @@ def _head_dim(keys: Keys) -> int:
     return head_dim
 
 
-def _sizes(mixer: Mixer) -> dict[str, Any]:
+def sizes_of(mixer: Mixer) -> dict[str, Any]:
     """The fields of a mixer by name, for one of another class that has them, too."""
     return {field.name: getattr(mixer, field.name) for field in fields(mixer)}  # type: ignore[arg-type]
 
 
 def chunked(keys: Keys, kind: str) -> Mixer:
-    return ChunkedAttention(**_sizes(attention(keys, kind)), chunk=keys.count("attention_chunk_size"))
+    return ChunkedAttention(**sizes_of(attention(keys, kind)), chunk=keys.count("attention_chunk_size"))
 
 
 def falcon(keys: Keys, kind: str) -> Mixer:
@@ -98,7 +98,7 @@ def latent(keys: Keys, kind: str, query_ranked: bool = False) -> MultiHeadLatent
 
 def sparse_latent(keys: Keys, kind: str) -> Mixer:
     """Latent attention to the tokens that an indexer picks: its own, or (kind H) that of a layer before."""
-    sizes = _sizes(latent(keys, kind, query_ranked=True))
+    sizes = sizes_of(latent(keys, kind, query_ranked=True))
     top_k, heads, dim = (keys.count(key) for key in ("index_topk", "index_n_heads", "index_head_dim"))
     own = {"index_heads": heads, "index_dim": dim} if kind == "I" else {}
     return SparseLatentAttention(**sizes, top_k=top_k, **own)

@@ -28,7 +28,7 @@ IRREGULAR = {
     **dict.fromkeys(_NO_ROW.split(), "its layers have parts of their own, which no row of the table describes"),
     **dict.fromkeys(("deepseek_v4", "axk2"),
                     "its queries attend to the tokens that an indexer picks, while all are stored"),
-    **dict.fromkeys(("gemma3n", "gemma3n_text", "gemma4", "gemma4_text", "gemma4_unified_text"),
+    **dict.fromkeys(("gemma4_unified_text",),
                     "its layers share caches, take inputs of their own and differ in head size"),
     "nemotron_h": "a layer is one of mixer, feed-forward or experts, and the experts may work in a latent of their own",
     "longcat_flash": "a layer has two attentions, two feed-forwards and experts that compute nothing",

@@ -38,6 +38,8 @@ def read_config_as_model(cls: Any, config: Any, like: str | None = None, name: s
         part = with_its_tie(part)
         family, class_is_known = _choose_family(part, like)
         keys = Keys(part, f"config of a {family!r} model", FAMILIES[family], class_is_known)
+        if keys.family.spelled:
+            keys.family.spelled(keys)
         name = name or _own_name(part, found=None if like else family)
         fields = read_fields(keys)
         if like is not None and part.get("model_type") != family:
@@ -119,7 +121,7 @@ def read_fields(keys: Keys) -> dict[str, Any]:
     for key, needed in family.required.items():
         if type(keys.value(key)) is not type(needed) or keys.value(key) != needed:
             raise keys.refused(key, keys.value(key), f"only {needed!r} is read for this family")
-    return {
+    fields: dict[str, Any] = {
         "width": width,
         "vocabulary": vocabulary,
         "blocks": blocks,
@@ -128,8 +130,10 @@ def read_fields(keys: Keys) -> dict[str, Any]:
         "position_weights": table,
         "other_weights": (family.final_norm + family.embedding_norm) * family.norm * width,
         "head_bias": vocabulary if keys.switch(family.head_bias) else 0,
-        "defaults_used": tuple(keys.defaults_used),
     }
+    for name, weights in (family.beside(keys) if family.beside else {}).items():
+        fields[name] = fields.get(name, 0) + weights
+    return fields | {"defaults_used": tuple(keys.defaults_used)}
 
 
 def _refuse_borrowed(keys: Keys) -> None:
