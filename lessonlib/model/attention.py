@@ -114,6 +114,30 @@ def spans_up_to(limit: int, cached: Any, new: Any) -> Any:
     return growing * cached + growing * (growing + 1) / 2 + (new - growing) * limit
 
 
+class Followed(Mixer):
+    """A mixer after which another runs in the same layer, under a roof of its own; its weights are the layer's, too."""
+
+    @property
+    def follower(self) -> Mixer | None:
+        return None
+
+    @cached_property
+    def in_turn(self) -> tuple[Mixer, ...]:
+        return (self,) if self.follower is None else (self, self.follower)
+
+    @cached_property
+    def matmul_weights(self) -> int:
+        return super().matmul_weights + (0 if self.follower is None else self.follower.matmul_weights)
+
+    @cached_property
+    def parameters(self) -> int:
+        return super().parameters + (0 if self.follower is None else self.follower.other_weights)
+
+    def copied_weights(self, devices: int) -> float:
+        more = 0.0 if self.follower is None else self.follower.copied_weights(devices)
+        return super().copied_weights(devices) + more
+
+
 class Windowed(Mixer):
     """The law of all tokens, or of a window that slides: it counts the token itself, so a step reads window - 1."""
 

@@ -13,7 +13,14 @@ from typing import Any
 
 from lessonlib.base.checks import wrong
 from lessonlib.base.elementwise import floor, maximum, minimum
-from lessonlib.model.attention import GroupedQueryAttention, Mixer, MultiHeadLatentAttention, below, spans_up_to
+from lessonlib.model.attention import (
+    Followed,
+    GroupedQueryAttention,
+    Mixer,
+    MultiHeadLatentAttention,
+    below,
+    spans_up_to,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,30 +70,8 @@ class BlockIndexer(Indexer):
         return self.width * self.key_dim * (self.heads + 1)
 
 
-class Indexed(Mixer):
-    """What all mixers with an indexer of their own share: it runs after them, and its weights are among theirs."""
-
-    indexer: Indexer | None
-
-    @cached_property
-    def in_turn(self) -> tuple[Mixer, ...]:
-        return (self,) if self.indexer is None else (self, self.indexer)
-
-    @cached_property
-    def matmul_weights(self) -> int:
-        return super().matmul_weights + (0 if self.indexer is None else self.indexer.matmul_weights)
-
-    @cached_property
-    def parameters(self) -> int:
-        return super().parameters + (0 if self.indexer is None else self.indexer.other_weights)
-
-    def copied_weights(self, devices: int) -> float:
-        indexer = 0.0 if self.indexer is None else self.indexer.copied_weights(devices)
-        return super().copied_weights(devices) + indexer
-
-
 @dataclass(frozen=True, kw_only=True)
-class SparseLatentAttention(Indexed, MultiHeadLatentAttention):
+class SparseLatentAttention(Followed, MultiHeadLatentAttention):
     """MLA whose queries attend to the `top_k` tokens that an indexer picks, of all that are kept.
 
         span(p) = min(p, top_k)
@@ -121,6 +106,10 @@ class SparseLatentAttention(Indexed, MultiHeadLatentAttention):
             "n times as many, the most that it can. The indexer reads and scores the key of every token."
         )
 
+    @property
+    def follower(self) -> Indexer | None:
+        return self.indexer
+
     @cached_property
     def indexer(self) -> Indexer | None:
         if not self.index_heads or self.query_rank is None:
@@ -145,7 +134,7 @@ class SparseLatentAttention(Indexed, MultiHeadLatentAttention):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BlockSparseAttention(Indexed, GroupedQueryAttention):
+class BlockSparseAttention(Followed, GroupedQueryAttention):
     """GQA to the `top_k` blocks of `block` tokens that an indexer picks for each query (MiniMax M3).
 
     A block's score is that of its best key; the query's own block is always among those picked. So of the b blocks that
@@ -183,7 +172,7 @@ class BlockSparseAttention(Indexed, GroupedQueryAttention):
         )
 
     @cached_property
-    def indexer(self) -> Indexer:
+    def follower(self) -> Indexer:
         return BlockIndexer(width=self.width, heads=self.index_heads, key_dim=self.index_dim, query_rank=self.width)
 
     def span_sum(self, cached: Any, new: Any) -> Any:

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import ClassVar, NamedTuple
 
 from lessonlib.base.checks import optional
-from lessonlib.model.attention import Mixer
+from lessonlib.model.attention import Followed, GroupedQueryAttention, Mixer
 from lessonlib.model.precision import DTYPE
 
 
@@ -183,3 +183,42 @@ class ShortConvolution(ConstantState):
             state_elements=0,
             conv_channels=self.width,
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Convolutions(ConstantState):
+    """Short depthwise convolutions of `channels` channels in all, beside a mixer: their last inputs are kept."""
+
+    channels: int
+
+    label = "its convolutions"
+    flops_per_state_element = 0
+
+    @cached_property
+    def heads(self) -> int:
+        return self.channels
+
+    @property
+    def counts(self) -> StateCounts:
+        kept = self.channels * (self.conv_kernel - 1)
+        return StateCounts(0, self.channels * self.conv_kernel, kept, 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvolvedAttention(Followed, GroupedQueryAttention):
+    """Attention with short convolutions in its layer (Inkling): of keys, of values, of what each part puts out.
+
+    `conv_channels` are those of all of them; their inputs are kept in 32 bits, as the class has it.
+    """
+
+    conv_kernel: int
+    conv_channels: int
+
+    @cached_property
+    def label(self) -> str:
+        return f"convolved {super().label}"
+
+    @cached_property
+    def follower(self) -> Mixer:
+        sizes = {"conv_kernel": self.conv_kernel, "channels": self.conv_channels}
+        return Convolutions(width=self.width, state_dtype="fp32", **sizes)

@@ -9,6 +9,7 @@ from typing import Any
 from lessonlib.base.checks import REFUSED, count, optional
 from lessonlib.base.errors import InvalidInputError, LessonError, UnsupportedModelError, shown
 from lessonlib.model.config.family import Family, Switch
+from lessonlib.model.config.not_read import NO_SIZE
 
 LARGEST_NUMBER = 10**9
 
@@ -129,14 +130,14 @@ class Keys:
         return inner
 
     def opened(self, key: str, names: dict[str, str | None]) -> None:
-        """Put the keys of the object under `key` beside the others, by these names; None: without that one."""
+        """Put the sizes in the object under `key` beside the other keys, by these names; None: without that one."""
         self.read[key] = value = self.config.get(key)
         if key not in self.config:
             self.defaults_used.append(key)
         if not isinstance(value, dict | None) or not all(isinstance(name, str) for name in value or ()):
             raise self.wrong(key, value, "an object")
         for name, inner in (value or {}).items():
-            other = names.get(name, name)
+            other = names.get(name, None if NO_SIZE.fullmatch(name) else name)
             if other is not None and self.config.get(other, inner) != inner:
                 raise self.wrong(other, self.config[other], f"{shown(inner)}, as {key!r} says the same thing")
             if other is not None:

@@ -48,7 +48,7 @@ def _kinds(keys: Keys) -> list[str]:
         if kind not in family.mixers:
             key = "layer_types" if family.layer_types else family.layers
             raise keys.refused(key, words, "some layers are of a kind that its row has no mixer for")
-        if kind in "Ss" and keys.window is None:
+        if kind in "SsZ" and keys.window is None:
             key = family.window or family.layers
             why = "some layers are sliding, and their window is off or not stated"
             raise keys.refused(key, keys.config.get(key), why)

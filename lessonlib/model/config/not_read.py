@@ -20,9 +20,8 @@ umt5 whisper xlm xlm-prophetnet xlm-roberta xlm-roberta-xl xlnet xmod yoso
 """
 ENCODERS = frozenset(_ENCODERS.split())
 _NO_ROW = """
-bailing_hybrid bitnet blt cpmant diffllama doge dory dots3_note dots3_note_text gpt_neox_japanese helium hrm_text hy_v4
-inkling_text inkling2_text inkling2_loop_text jetmoe minimax minimax_m3_vl_text modernbert-decoder moshi phi4_multimodal
-qwen4_exp qwen4_exp_text recurrent_gemma rwkv xlstm zaya
+bailing_hybrid bitnet blt cpmant diffllama dory gpt_neox_japanese helium hrm_text inkling2_text inkling2_loop_text
+jetmoe minimax modernbert-decoder moshi phi4_multimodal qwen4_exp qwen4_exp_text recurrent_gemma rwkv xlstm zaya
 """
 IRREGULAR = {
     **dict.fromkeys(_NO_ROW.split(), "its layers have parts of their own, which no row of the table describes"),
@@ -36,7 +35,6 @@ IRREGULAR = {
     "jamba": "its Mamba layers have norms of their own",
     "falcon_h1": "a layer has attention and Mamba side by side",
     **dict.fromkeys(("zamba", "zamba2"), "its blocks share weights through adapters"),
-    **dict.fromkeys(("dbrx", "mpt"), "its sizes stand in nested objects"),
 }
 
 # --- which keys are structural: set and unread, they are an error ---

@@ -17,6 +17,9 @@ WORDS = {
     "C": "conv",
     "I": "indexed_attention",
     "K": "chunked_attention",
+    "B": "minimax_m3_sparse",
+    "Y": "hybrid",
+    "Z": "hybrid_sliding",
 }
 ONE_LETTER = {word: letter for letter, words in WORDS.items() for word in words.split()}
 
