@@ -38,8 +38,6 @@ def read_config_as_model(cls: Any, config: Any, like: str | None = None, name: s
         part = with_its_tie(part)
         family, class_is_known = _choose_family(part, like)
         keys = Keys(part, f"config of a {family!r} model", FAMILIES[family], class_is_known)
-        if keys.family.spelled:
-            keys.family.spelled(keys)
         name = name or _own_name(part, found=None if like else family)
         fields = read_fields(keys)
         if like is not None and part.get("model_type") != family:
@@ -107,6 +105,8 @@ def _own_name(config: dict[str, Any], found: str | None) -> str:
 def read_fields(keys: Keys) -> dict[str, Any]:
     """The fields of Model but its name and family, in the order in which their keys are checked."""
     family = keys.family
+    if family.spelled:
+        family.spelled(keys)
     width, layers = keys.count(family.width), keys.count(family.layers)
     if layers > MOST_LAYERS:
         raise keys.wrong(family.layers, layers, f"at most {MOST_LAYERS:,} layers")

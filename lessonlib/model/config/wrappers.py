@@ -17,6 +17,9 @@ LANGUAGE_PARTS = (
 # Wrappers that state the sizes of their language model beside its towers, and what that model is called inside others.
 FLAT = {"qwen2_vl": "qwen2_vl_text", "qwen2_5_vl": "qwen2_5_vl_text"}
 TIES = ("tie_word_embeddings", "tie_embedding", "tie_embeddings", "share_embedding")
+# Wrappers that decide by themselves whether the embedding is the head, whatever the part says; and what they take where
+# they do not say it.
+DECIDES = {"moss_transcribe_diarize": True}
 MOST_LEVELS = 4
 TOWER = re.compile(r"^(\w{1,40}?)_?(config|cfg)$|^(vision_tower|mm_vision_tower|audio_tower)$")
 NO_TOWER = re.compile(r"quant|generation|rope|compression|auto_map|eagle|linear_attn|ffn|attn|draft|speculat")
@@ -55,7 +58,8 @@ def language_part(config: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ..
         raise InvalidInputError(
             f"config: the language model of {shown(outer)} is {shown(levels[-1])}; expected one that states its sizes."
         )
-    tie = _tie(levels)
+    tie = _tie(levels[:1]) if outer in DECIDES else _tie(levels)
+    tie = DECIDES[outer] if tie is None and outer in DECIDES else tie
     return (inner if tie is None else inner | {"tie_word_embeddings": tie}), tuple(dict.fromkeys(left_out))
 
 
