@@ -152,8 +152,8 @@ NOT_READ = {  # released models whose layout no row describes
 # MiMo, whose class is not in it, as the class of Qwen2 that it extends.
 COUNTED = {
     "Qwen/Qwen3-VL-235B-A22B-Instruct": 235_093_634_560, "Qwen/Qwen3-VL-2B-Instruct": 1_720_574_976,
-    "Qwen/Qwen3-VL-32B-Instruct": 32_762_123_264, "Qwen/Qwen3-VL-32B-Thinking": 32_762_123_264,
-    "Qwen/Qwen3-VL-4B-Instruct": 4_022_468_096, "XiaomiMiMo/MiMo-7B-Base": 7_622_619_136, "moonshotai/Kimi-K2.5": 1_026_408_209_408,
+    "Qwen/Qwen3-VL-32B-Thinking": 32_762_123_264, "Qwen/Qwen3-VL-4B-Instruct": 4_022_468_096,
+    "XiaomiMiMo/MiMo-7B-Base": 7_622_619_136, "moonshotai/Kimi-K2.5": 1_026_408_209_408,
 }  # fmt: skip
 
 

@@ -153,11 +153,7 @@ class Model(Checked, Stack, FromConfig):
         "blocks": items(Rule("(number of layers, Block)", _layers), least=1),
         "tied_embeddings": flag(),
         "max_positions": optional(count()),
-        "position_weights": count(0),
-        "layer_tables": count(0),
-        "matrices": count(0),
-        "other_weights": count(0),
-        "head_bias": count(0),
+        **dict.fromkeys(("position_weights", "layer_tables", "matrices", "other_weights", "head_bias"), count(0)),
     }
 
     @property

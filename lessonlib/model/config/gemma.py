@@ -11,6 +11,7 @@ from lessonlib.model.attention import GroupedQueryAttention, Mixer, SharedCacheA
 from lessonlib.model.block import Block
 from lessonlib.model.config.keys import Keys
 from lessonlib.model.config.mixers import attention, sizes_of
+from lessonlib.model.config.spelling import by_layer
 from lessonlib.model.feedforward import DenseFeedForward, MixtureOfExperts
 
 
@@ -41,7 +42,7 @@ def gemma4(keys: Keys, kind: str) -> Mixer:
     if heads and values_are_keys:
         sizes["num_key_value_heads"] = heads
     if "per_layer_config" in keys.config:
-        sizes = keys.by_layer("per_layer_config", "Ff" if full else "Ss", ("head_dim", "num_key_value_heads"))
+        sizes = by_layer(keys, "per_layer_config", "Ff" if full else "Ss", ("head_dim", "num_key_value_heads"))
     elif not full:
         sizes = {}
     return sharing(keys.where(sizes), kind, full and values_are_keys)

@@ -1,6 +1,5 @@
 """The accessor through which every key of a config is read: it checks the value, and remembers that it was read."""
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from copy import copy
@@ -9,7 +8,6 @@ from typing import Any
 from lessonlib.base.checks import REFUSED, count, optional
 from lessonlib.base.errors import InvalidInputError, LessonError, UnsupportedModelError, shown
 from lessonlib.model.config.family import Family, Switch
-from lessonlib.model.config.not_read import NO_SIZE
 
 LARGEST_NUMBER = 10**9
 
@@ -129,43 +127,11 @@ class Keys:
         inner.layers = self.layers
         return inner
 
-    def opened(self, key: str, names: dict[str, str | None]) -> None:
-        """Put the sizes in the object under `key` beside the other keys, by these names; None: without that one."""
-        self.read[key] = value = self.config.get(key)
-        if key not in self.config:
-            self.defaults_used.append(key)
-        if not isinstance(value, dict | None) or not all(isinstance(name, str) for name in value or ()):
-            raise self.wrong(key, value, "an object")
-        for name, inner in (value or {}).items():
-            other = names.get(name, None if NO_SIZE.fullmatch(name) else name)
-            if other is not None and self.config.get(other, inner) != inner:
-                raise self.wrong(other, self.config[other], f"{shown(inner)}, as {key!r} says the same thing")
-            if other is not None:
-                self.config = self.config | {other: inner}
-
     def where(self, values: dict[str, Any]) -> "Keys":
         """The same config with other values, as single layers may have them; what is read of it counts as read."""
         other = copy(self)
         other.config = self.config | values
         return other
-
-    def by_layer(self, key: str, kinds: str, allowed: Iterable[str]) -> dict[str, Any]:
-        """What the object under `key` says for all layers of these kinds, by number of layer; they must be alike."""
-        self.read[key] = value = self.config.get(key)
-        given = list(({} if value is None else value).items()) if isinstance(value, dict | None) else [("", None)]
-        numbers = [int(name) if isinstance(name, str) and re.fullmatch("[0-9]{1,8}", name) else -1 for name, _ in given]
-        if (
-            len(set(numbers)) != len(given)
-            or not all(0 <= i < self.layers for i in numbers)
-            or not all(isinstance(sizes, dict) for _, sizes in given)
-        ):
-            raise self.wrong(key, value, f"objects by numbers of layers from 0 to {self.layers - 1}")
-        by_number: dict[int, dict[str, Any]] = {i: sizes for i, (_, sizes) in zip(numbers, given, strict=True)}
-        found = [by_number.get(i, {}) for i, kind in enumerate(self.kinds) if kind in kinds]
-        for sizes in found:
-            if sizes != found[0] or not sizes.keys() <= set(allowed):
-                raise self.refused(key, value, "layers of one kind must be alike, and differ in nothing but sizes")
-        return found[0] if found else {}
 
     def mark_read(self, rule: Callable[["Keys", Any], Any], what: Any) -> None:
         """Count as read what `rule` reads of `what`: sizes of parts that no layer has may stand in a config."""

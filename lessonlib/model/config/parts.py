@@ -9,6 +9,7 @@ from lessonlib.model.attention import GroupedQueryAttention, Mixer, MultiHeadLat
 from lessonlib.model.block import Block
 from lessonlib.model.config.keys import Keys
 from lessonlib.model.config.mixers import attention, latent, sizes_of, sparse_latent
+from lessonlib.model.config.spelling import by_layer, opened
 from lessonlib.model.feedforward import MixtureOfExperts
 from lessonlib.model.sparse import BlockSparseAttention
 from lessonlib.model.state import ConvolvedAttention
@@ -41,7 +42,7 @@ def doge_layer(keys: Keys, kind: str, block: Block) -> Block:
 
 def m3_spelling(keys: Keys) -> None:
     """Published files keep the indexer's sizes in an object, and which layers are sparse in lists of 0 and 1."""
-    keys.opened("sparse_attention_config", {
+    opened(keys, "sparse_attention_config", {
         "sparse_num_index_heads": "index_n_heads", "sparse_index_dim": "index_head_dim",
         "sparse_block_size": "index_block_size", "sparse_topk_blocks": "index_topk_blocks",
         "sparse_local_block": "index_local_blocks",
@@ -150,7 +151,7 @@ def dots_latent(keys: Keys, kind: str) -> Mixer:
     """Latent attention; sliding layers have sizes of their own, under swa_* or by layer in per_layer_config."""
     sizes = {}
     if "per_layer_config" in keys.config:
-        sizes = keys.by_layer("per_layer_config", kind, (*SLIDING_SIZES, "qk_rope_head_dim"))
+        sizes = by_layer(keys, "per_layer_config", kind, (*SLIDING_SIZES, "qk_rope_head_dim"))
     elif kind == "S":
         sizes = {name: keys.count(f"swa_{name}") for name in SLIDING_SIZES}
         rope = keys.optional("swa_qk_rope_head_dim")
@@ -227,5 +228,5 @@ def inkling_layer(keys: Keys, kind: str, block: Block) -> Block:
 
 def dbrx_spelling(keys: Keys) -> None:
     """Two objects hold its sizes; the width in one of them is the model's, whatever it says."""
-    keys.opened("attn_config", {})
-    keys.opened("ffn_config", {"hidden_size": None})
+    opened(keys, "attn_config", {})
+    opened(keys, "ffn_config", {"hidden_size": None})

@@ -17,6 +17,7 @@ from lessonlib.model.config.gemma import (
 )
 from lessonlib.model.config.mixers import attention, chunked, sparse_latent
 from lessonlib.model.config.rules import listed_experts, rotary_chunks, stated_inner
+from lessonlib.model.config.spelling import opened
 
 # fmt: off
 rows = Rows()
@@ -99,7 +100,7 @@ rows.add("inkling_text", UNBIASED.but(layer_types=True, kinds=parts.inkling_kind
 
 rows.add("mpt", UNBIASED.but(width="d_model|hidden_size", layers="n_layers|num_hidden_layers",
         heads="n_heads|num_attention_heads", kv_heads=None, head_dim=None, inner=None, positions="max_seq_len",
-        gated=False, spelled=lambda keys: keys.opened("attn_config", {"alibi": "alibi"}),
+        gated=False, spelled=lambda keys: opened(keys, "attn_config", {"alibi": "alibi"}),
         required={"no_bias": True, "expansion_ratio": 4, "attn_type": "multihead_attention", "qk_ln": False,
             "alibi": True},
         ignored=dict.fromkeys(("learned_pos_emb", "prefix_lm", "embedding_fraction"))),
