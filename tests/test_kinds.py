@@ -13,11 +13,17 @@ from hypothesis import strategies as st
 from token_by_token import TokenByToken, assert_conserved, assert_same, random_traffic, with_cache_of
 
 from lessonlib.facts.catalogue import load_model
-from lessonlib.model.attention import ChunkedAttention, GroupedQueryAttention
+from lessonlib.model.attention import (
+    ChunkedAttention,
+    GroupedQueryAttention,
+    MultiHeadLatentAttention,
+    SharedCacheAttention,
+)
 from lessonlib.model.feedforward import DenseFeedForward, MixtureOfExperts
 from lessonlib.model.model import Model
 from lessonlib.model.precision import Precision
-from lessonlib.model.sparse import Indexer, SparseLatentAttention
+from lessonlib.model.sparse import BlockSparseAttention, Indexer, SparseLatentAttention
+from lessonlib.model.state import ConvolvedAttention
 from lessonlib.policy.cache import cache_by_kind, span_where_cache_passes_weights
 from lessonlib.policy.full_server import memory_batch
 from lessonlib.policy.serving.simulator import POLICIES, simulate
@@ -40,9 +46,28 @@ def chunked(chunk=6):
     return ChunkedAttention(width=W, heads=4, kv_heads=2, head_dim=8, chunk=chunk)
 
 
+def blocks(block, top_k=3):
+    return BlockSparseAttention(
+        width=W, heads=4, kv_heads=2, head_dim=8, top_k=top_k, block=block, index_heads=2, index_dim=5
+    )
+
+
+def shared(window=None):
+    return SharedCacheAttention(width=W, heads=4, kv_heads=2, head_dim=8, window=window)
+
+
+def sliding_latent(window):
+    return MultiHeadLatentAttention(**MLA, window=window)
+
+
 def attended(mixer, position):
     """The tokens that the one at `position` attends to, as a list. Which ones an indexer picks does not matter."""
     before = list(range(1, position + 1))
+    if isinstance(mixer, BlockSparseAttention):
+        newest = (position - 1) // mixer.block
+        return [token for token in before if (token - 1) // mixer.block > newest - mixer.top_k]
+    if getattr(mixer, "window", None):
+        return before[-mixer.window :]
     if isinstance(mixer, ChunkedAttention):
         return [token for token in before if (token - 1) // mixer.chunk == (position - 1) // mixer.chunk]
     return before[-mixer.top_k :] if isinstance(mixer, SparseLatentAttention) else before
@@ -50,13 +75,17 @@ def attended(mixer, position):
 
 def read(mixer, cached, new):
     """The cached tokens that a pass reads: those that its tokens attend to, all different where it may be so."""
-    if isinstance(mixer, ChunkedAttention):
+    if isinstance(mixer, ChunkedAttention) or getattr(mixer, "window", None):
         return sum(token <= cached for token in attended(mixer, cached + 1))
+    if isinstance(mixer, BlockSparseAttention):
+        return min(cached, sum(len(attended(mixer, cached + i)) - 1 for i in range(1, new + 1)))
     return min(cached, new * mixer.top_k) if isinstance(mixer, SparseLatentAttention) else cached
 
 
 def held(mixer, tokens):
-    return min(tokens, mixer.chunk) if isinstance(mixer, ChunkedAttention) else tokens
+    if isinstance(mixer, SharedCacheAttention):
+        return 0
+    return min(tokens, getattr(mixer, "chunk", None) or getattr(mixer, "window", None) or tokens)
 
 
 def counted(kind, new, cached):
@@ -70,8 +99,13 @@ def counted(kind, new, cached):
     return flops, kind.cache_bytes * (read(mixer, cached, new) + new)
 
 
-KINDS = [sparse(), sparse(1), sparse(40), chunked(), chunked(1), chunked(40)]
-LAWS = st.one_of(st.builds(sparse, st.integers(1, 70)), st.builds(chunked, st.integers(1, 70)))
+KINDS = [sparse(), sparse(1), sparse(40), chunked(), chunked(1), chunked(40), blocks(4), blocks(1), blocks(16, 2)]
+KINDS += [shared(), shared(7), sliding_latent(9)]
+LAWS = st.one_of(
+    *(st.builds(law, st.integers(1, 70)) for law in (sparse, chunked, shared, sliding_latent)),
+    st.builds(blocks, st.integers(1, 30), st.integers(1, 6)),
+)
+OURS = (BlockSparseAttention, ChunkedAttention, MultiHeadLatentAttention, SharedCacheAttention)
 
 
 # ---- the laws
@@ -231,7 +265,7 @@ def test_an_expanded_prefix_projects_only_what_is_read():
 # ---- memory, growth and a server
 
 
-@pytest.mark.parametrize("mixer", KINDS, ids=lambda mixer: mixer.label)
+@pytest.mark.parametrize("mixer", [mixer for mixer in KINDS if mixer.held(9.0)], ids=lambda mixer: mixer.label)
 def test_memory_and_growth_follow_the_law(mixer):
     deployment = server(assembled("toy", W, 100, ((2, mixer, DENSE),)), device(memory=1e7))
     tokens = np.arange(100)
@@ -271,15 +305,19 @@ class ByTheList(TokenByToken):
     """The server that goes token by token, with these laws as lists."""
 
     def law(self, kind, tokens):
-        known = isinstance(kind.mixer, (ChunkedAttention, SparseLatentAttention))
+        known = isinstance(kind.mixer, OURS)
         return (kind.mixer, held(kind.mixer, tokens)) if known else super().law(kind, tokens)
 
     def attention(self, kind, new, cached):
-        known = isinstance(kind.mixer, (ChunkedAttention, SparseLatentAttention, Indexer))
+        known = isinstance(kind.mixer, (*OURS, Indexer))
         return counted(kind, int(new), int(cached)) if known else super().attention(kind, new, cached)
 
 
-@pytest.mark.parametrize("mixers", [[sparse(30)], [chunked(30), sparse(50, 0, 0)]], ids=["sparse", "both"])
+@pytest.mark.parametrize(
+    "mixers",
+    [[sparse(30)], [chunked(30), sparse(50, 0, 0)], [blocks(16), sliding_latent(30)], [shared(), shared(20)]],
+    ids=["sparse", "both", "blocks", "shared"],
+)
 @pytest.mark.parametrize("prefill", POLICIES)
 def test_a_server_is_the_server_that_goes_token_by_token(mixers, prefill):
     full = GroupedQueryAttention(width=W, heads=4, kv_heads=2, head_dim=8)
@@ -342,7 +380,58 @@ def test_each_law_is_said():
     assert not any("parse" in line or "hunk" in line for line in request_cost(server(), Request(9, 9)).assumptions())
 
 
+def test_a_shared_cache_is_read_and_never_held():
+    mixer, owner = shared(), GroupedQueryAttention(width=W, heads=4, kv_heads=2, head_dim=8)
+    assert owner.matmul_weights - mixer.matmul_weights == W * owner.cache_elements  # no W_k, no W_v
+    assert mixer.copied_weights(4) == 0 and owner.copied_weights(4) > 0
+    model = assembled("toy", W, 100, ((1, owner, DENSE), (3, mixer, DENSE)))
+    assert model.cache_bytes(100) == assembled("toy", W, 100, ((1, owner, DENSE),)).cache_bytes(100)
+    step = pass_cost(server(model), 1, 50)
+    assert step.roofs["3 x GQA, shared cache"].bytes == 3 * step.roofs["1 x GQA"].bytes  # all 51 tokens, in both
+
+
+def test_one_projection_for_keys_and_values_is_one_matrix_less():
+    plain = GroupedQueryAttention(width=W, heads=4, kv_heads=2, head_dim=8)
+    once = replace(plain, values_are_keys=True)
+    assert plain.matmul_weights - once.matmul_weights == W * 2 * 8
+    assert once.cache_elements == plain.cache_elements
+    assert once.copied_weights(4) * 2 == plain.copied_weights(4)
+
+
+def test_convolutions_beside_attention_are_kept_and_have_a_roof_of_their_own():
+    plain = GroupedQueryAttention(width=W, heads=4, kv_heads=2, head_dim=8)
+    fields = {"width": W, "heads": 4, "kv_heads": 2, "head_dim": 8}
+    mixer = ConvolvedAttention(**fields, conv_kernel=4, conv_channels=96)
+    assert mixer.parameters - plain.parameters == 4 * 96
+    model = assembled("toy", W, 100, ((2, mixer, DENSE),))
+    assert model.state_bytes() == 2 * 96 * 3 * 4  # the last three inputs, in 32 bits
+    assert model.cache_bytes(10) == 2 * plain.cache_elements * 10 * 2
+    step = pass_cost(server(model), 1, 50, batch=3)
+    assert step.roofs["2 x its convolutions"].bytes == 3 * 2 * model.state_bytes()
+    assert step.roofs["2 x its convolutions"].flops == 0
+
+
+def test_what_stands_beside_mixers_is_met_and_stored_as_it_says():
+    mixer = GroupedQueryAttention(width=W, heads=4, kv_heads=2, head_dim=8)
+    plain = assembled("toy", W, 100, ((2, mixer, DENSE),))
+    blocks_ = ((2, replace(plain.blocks[0][1], matrices=7, again=3)),)
+    model = replace(plain, blocks=blocks_, matrices=11, layer_tables=13)
+    assert (
+        model.parameters - plain.parameters
+        == 2 * 7 + 11 + 13
+        == sum(model.weights_by_part.values()) - sum(plain.weights_by_part.values())
+    )
+    assert model.block_matmul_weights - plain.block_matmul_weights == 2 * (7 + 3) + 11
+    one, other = (pass_cost(server(each), 1).linear for each in (model, plain))
+    assert one.flops - other.flops == 2 * (2 * (7 + 3) + 11)
+    assert one.weights - other.weights == (2 * 7 + 11) * 2  # a table is looked up, never streamed
+
+
 def test_sizes_that_cannot_be_meant_are_refused():
+    refuses(lambda: blocks(0), "BlockSparseAttention: block", "0")
+    refuses(lambda: replace(blocks(4), index_heads=3), "BlockSparseAttention: index_heads", "3")
+    for mixer in (blocks(4), sparse()):
+        refuses(lambda mixer=mixer: replace(mixer, window=8), "window", "8")
     refuses(lambda: sparse(0), "SparseLatentAttention: top_k", "0")
     refuses(lambda: sparse(index_dim=0), "index_dim", "0")
     refuses(lambda: sparse(index_heads=0), "index_dim", "5")

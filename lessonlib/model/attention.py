@@ -50,7 +50,7 @@ class Mixer(Part):
     copied_whole = False  # whether each device of a tensor-parallel group does all of its work
     cache_part = "cache"  # the part of a Precision that says the dtype of what is cached
     state_dtype: str | None = None  # of the constant state, where the model's config says it
-    period: int | None = None  # tokens after which its law begins anew
+    period: int | None = None  # tokens after which its law begins anew, or at whose multiples alone it never falls
 
     @property
     def in_turn(self) -> "tuple[Mixer, ...]":

@@ -153,6 +153,10 @@ class BlockSparseAttention(Followed, GroupedQueryAttention):
 
     fills_at = None
 
+    @property
+    def period(self) -> int:
+        return self.block
+
     def complete(self) -> None:
         super().complete()
         if self.window is not None:
