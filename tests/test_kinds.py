@@ -19,6 +19,7 @@ from lessonlib.model.attention import (
     MultiHeadLatentAttention,
     SharedCacheAttention,
 )
+from lessonlib.model.compressed import Compressed, CompressedAttention, Entries, EntryIndexer
 from lessonlib.model.feedforward import DenseFeedForward, MixtureOfExperts
 from lessonlib.model.model import Model
 from lessonlib.model.precision import Precision
@@ -60,9 +61,20 @@ def sliding_latent(window):
     return MultiHeadLatentAttention(**MLA, window=window)
 
 
+def entries(rate, top_k=None):
+    return Entries(width=W, heads=4, entry_dim=8 * rate, rate=rate, series=1, top_k=top_k)
+
+
+def entry_indexer(rate):
+    return EntryIndexer(width=W, heads=4, entry_dim=2 * rate, rate=rate, series=2, query_rank=12)
+
+
 def attended(mixer, position):
     """The tokens that the one at `position` attends to, as a list. Which ones an indexer picks does not matter."""
     before = list(range(1, position + 1))
+    if isinstance(mixer, Compressed):  # each entry is `rate` tokens
+        complete = before[: position // mixer.rate * mixer.rate]
+        return complete if mixer.top_k is None else complete[-mixer.rate * mixer.top_k :]
     if isinstance(mixer, BlockSparseAttention):
         newest = (position - 1) // mixer.block
         return [token for token in before if (token - 1) // mixer.block > newest - mixer.top_k]
@@ -77,14 +89,16 @@ def read(mixer, cached, new):
     """The cached tokens that a pass reads: those that its tokens attend to, all different where it may be so."""
     if isinstance(mixer, ChunkedAttention) or getattr(mixer, "window", None):
         return sum(token <= cached for token in attended(mixer, cached + 1))
-    if isinstance(mixer, BlockSparseAttention):
-        return min(cached, sum(len(attended(mixer, cached + i)) - 1 for i in range(1, new + 1)))
+    if isinstance(mixer, (BlockSparseAttention, Compressed)):
+        return min(cached, max(0, sum(len(attended(mixer, cached + i)) - 1 for i in range(1, new + 1))))
     return min(cached, new * mixer.top_k) if isinstance(mixer, SparseLatentAttention) else cached
 
 
 def held(mixer, tokens):
     if isinstance(mixer, SharedCacheAttention):
         return 0
+    if isinstance(mixer, Compressed):
+        return tokens // mixer.rate * mixer.rate
     return min(tokens, getattr(mixer, "chunk", None) or getattr(mixer, "window", None) or tokens)
 
 
@@ -100,12 +114,12 @@ def counted(kind, new, cached):
 
 
 KINDS = [sparse(), sparse(1), sparse(40), chunked(), chunked(1), chunked(40), blocks(4), blocks(1), blocks(16, 2)]
-KINDS += [shared(), shared(7), sliding_latent(9)]
+KINDS += [shared(), shared(7), sliding_latent(9), entries(4), entries(1, 3), entries(5, 2), entry_indexer(4)]
 LAWS = st.one_of(
-    *(st.builds(law, st.integers(1, 70)) for law in (sparse, chunked, shared, sliding_latent)),
-    st.builds(blocks, st.integers(1, 30), st.integers(1, 6)),
+    *(st.builds(law, st.integers(1, 70)) for law in (sparse, chunked, shared, sliding_latent, entries)),
+    *(st.builds(law, st.integers(1, 30), st.integers(1, 6)) for law in (blocks, entries)),
 )
-OURS = (BlockSparseAttention, ChunkedAttention, MultiHeadLatentAttention, SharedCacheAttention)
+OURS = (Compressed, BlockSparseAttention, ChunkedAttention, MultiHeadLatentAttention, SharedCacheAttention)
 
 
 # ---- the laws
@@ -315,8 +329,14 @@ class ByTheList(TokenByToken):
 
 @pytest.mark.parametrize(
     "mixers",
-    [[sparse(30)], [chunked(30), sparse(50, 0, 0)], [blocks(16), sliding_latent(30)], [shared(), shared(20)]],
-    ids=["sparse", "both", "blocks", "shared"],
+    [
+        [sparse(30)],
+        [chunked(30), sparse(50, 0, 0)],
+        [blocks(16), sliding_latent(30)],
+        [shared(), shared(20)],
+        [entries(8), entries(4, 9)],
+    ],
+    ids=["sparse", "both", "blocks", "shared", "entries"],
 )
 @pytest.mark.parametrize("prefill", POLICIES)
 def test_a_server_is_the_server_that_goes_token_by_token(mixers, prefill):
@@ -388,6 +408,27 @@ def test_a_shared_cache_is_read_and_never_held():
     assert model.cache_bytes(100) == assembled("toy", W, 100, ((1, owner, DENSE),)).cache_bytes(100)
     step = pass_cost(server(model), 1, 50)
     assert step.roofs["3 x GQA, shared cache"].bytes == 3 * step.roofs["1 x GQA"].bytes  # all 51 tokens, in both
+
+
+def test_compressed_attention_is_its_window_its_entries_and_their_indexer():
+    sizes = {"width": W, "heads": 4, "head_dim": 16, "query_rank": 12, "groups": 2, "group_rank": 6, "window": 8}
+    window = CompressedAttention(**sizes)
+    all_entries = CompressedAttention(**sizes, rate=8)
+    picked = CompressedAttention(**sizes, rate=4, top_k=3, index_heads=2, index_dim=8)
+    assert window.matmul_weights == W * 12 + 12 * 64 + W * 16 + 64 * 6 + 2 * 6 * W
+    assert all_entries.parameters - window.parameters == 2 * W * 16 + 8 * 16 + 16
+    indexer = 4 * W * 8 + 12 * 2 * 8 + W * 2 + 2 * 4 * 8 + 8
+    assert picked.parameters - window.parameters == 4 * W * 16 + 2 * 4 * 16 + 16 + indexer
+    assert [len(mixer.in_turn) for mixer in (window, all_entries, picked)] == [1, 2, 3]
+    model = assembled("toy", W, 100, ((1, picked, DENSE),))
+    assert model.cache_bytes(103) == 2 * (8 * 16 + 25 * 16 + 25 * 8)  # a window, and 25 entries with a key each
+    step = pass_cost(server(model), 1, 103)
+    assert step.roofs["1 x entries of 4 tokens, top 3"].flops == 3 * 4 * 4 * 16
+    assert step.roofs["1 x indexer of entries"].flops == 26 * 2 * 2 * 8
+    assert model.parameters == sum(model.weights_by_part.values())
+    refuses(lambda: replace(picked, rate=0), "CompressedAttention: top_k", "3")
+    refuses(lambda: replace(picked, groups=3), "CompressedAttention: groups", "3")
+    refuses(lambda: Entries(width=W, heads=4, entry_dim=9, rate=2, series=1), "Entries: rate", "2")
 
 
 def test_one_projection_for_keys_and_values_is_one_matrix_less():

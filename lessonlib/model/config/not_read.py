@@ -25,7 +25,7 @@ jetmoe minimax modernbert-decoder moshi phi4_multimodal qwen4_exp qwen4_exp_text
 """
 IRREGULAR = {
     **dict.fromkeys(_NO_ROW.split(), "its layers have parts of their own, which no row of the table describes"),
-    **dict.fromkeys(("deepseek_v4", "axk2"),
+    **dict.fromkeys(("axk2",),
                     "its queries attend to the tokens that an indexer picks, while all are stored"),
     **dict.fromkeys(("gemma4_unified_text",),
                     "its layers share caches, take inputs of their own and differ in head size"),

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from lessonlib.model.attention import GroupedQueryAttention, Mixer, MultiHeadLatentAttention
 from lessonlib.model.block import Block
+from lessonlib.model.compressed import CompressedAttention
 from lessonlib.model.config.keys import Keys
 from lessonlib.model.config.mixers import attention, latent, sizes_of, sparse_latent
 from lessonlib.model.config.spelling import by_layer, opened
@@ -93,7 +94,7 @@ def hy_v4_layer(keys: Keys, kind: str, block: Block) -> Block:
     )
 
 
-def hy_v4_beside(keys: Keys) -> dict[str, int]:
+def one_stream(keys: Keys) -> dict[str, int]:
     """What makes one stream of the hyper-connections' streams at the end."""
     streams = keys.count("hc_mult")
     return {"matrices": streams**2 * keys.width, "other_weights": streams + 1}
@@ -230,3 +231,55 @@ def dbrx_spelling(keys: Keys) -> None:
     """Two objects hold its sizes; the width in one of them is the model's, whatever it says."""
     opened(keys, "attn_config", {})
     opened(keys, "ffn_config", {"hidden_size": None})
+
+
+# --- DeepSeek-V4 ---
+
+RATES = {"compressed_sparse_attention": "compress_rate_csa", "heavily_compressed_attention": "compress_rate_hca"}
+KIND_OF_RATIO = {0: "S", 4: "D", 128: "E"}
+
+
+def v4_spelling(keys: Keys) -> None:
+    opened(keys, "compress_rates", {**RATES})
+
+
+def v4_kinds(keys: Keys) -> list[str]:
+    """By compress_ratios, whose last ones are of layers that draft; else two that compress much, then both in turn."""
+    ratios = keys.value("compress_ratios")
+    if ratios is None:
+        return ["E" if i < 2 or i % 2 == 0 else "D" for i in range(keys.layers)]
+    if (
+        not isinstance(ratios, list)
+        or len(ratios) < keys.layers
+        or not all(type(ratio) is int and ratio in KIND_OF_RATIO for ratio in ratios)
+    ):
+        raise keys.wrong("compress_ratios", ratios, f"a list of 0, 4 or 128 for each of the {keys.layers} layers")
+    return [KIND_OF_RATIO[ratio] for ratio in ratios[: keys.layers]]
+
+
+def compressed(keys: Keys, kind: str) -> Mixer:
+    heads, head_dim, query_rank = (keys.count(key) for key in ("num_attention_heads", "head_dim", "q_lora_rank"))
+    rates = {"S": 0, "D": keys.count("compress_rate_csa"), "E": keys.count("compress_rate_hca")}
+    top_k, index = keys.count("index_topk"), (keys.count("index_n_heads"), keys.count("index_head_dim"))
+    return CompressedAttention(
+        width=keys.width,
+        heads=heads,
+        head_dim=head_dim,
+        query_rank=query_rank,
+        groups=keys.count("o_groups"),
+        group_rank=keys.count("o_lora_rank"),
+        window=keys.window,
+        rate=rates[kind],
+        top_k=top_k if kind == "D" else None,
+        index_heads=index[0] if kind == "D" else 0,
+        index_dim=index[1] if kind == "D" else 0,
+        other_weights=query_rank + head_dim + heads,  # two norms, and sinks
+    )
+
+
+def v4_layer(keys: Keys, kind: str, block: Block) -> Block:
+    """With manifold-constrained hyper-connections around attention and feed-forward."""
+    streams = keys.count("hc_mult")
+    mixed = (2 + streams) * streams
+    matrices, norms = 2 * mixed * streams * keys.width, block.norm_weights + 2 * (mixed + 3)
+    return replace(block, norm_weights=norms, matrices=matrices)

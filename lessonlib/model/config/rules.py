@@ -18,6 +18,8 @@ WORDS = {
     "I": "indexed_attention",
     "K": "chunked_attention",
     "B": "minimax_m3_sparse",
+    "D": "compressed_sparse_attention",
+    "E": "heavily_compressed_attention",
     "Y": "hybrid",
     "Z": "hybrid_sliding",
 }

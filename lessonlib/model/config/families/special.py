@@ -66,11 +66,25 @@ rows.add("minimax_m3_vl_text", UNBIASED.but(layer_types=True, kinds=parts.m3_kin
     index_block_size=128, index_topk_blocks=16, index_local_blocks=1, sparse_attention_freq=None, moe_layer_freq=None)
 
 rows.add("hy_v4", DEEPSEEK_V3.but(mixers=dict.fromkeys("IH", sparse_latent), kinds=parts.hy_v4_indexed,
-        amended=parts.hy_v4_layer, beside=parts.hy_v4_beside, experts=DEEPSEEK.but(first_dense=1, listed=True),
+        amended=parts.hy_v4_layer, beside=parts.one_stream, experts=DEEPSEEK.but(first_dense=1, listed=True),
         ignored={**LATENT.ignored, "layer_types": "indexed_attention", "hc_magnitude": None, "hc_eps": None}),
     vocabulary=120_832, width=2816, inner=6912, layers=34, heads=32, positions=262_144, experts=256, top_k=8,
     expert_inner=768, shared_experts=1, q_lora_rank=1536, kv_lora_rank=512, qk_nope_head_dim=192, qk_rope_head_dim=64,
     v_head_dim=256, index_topk=2048, index_n_heads=16, index_head_dim=128, hc_mult=4)
+
+rows.add("deepseek_v4", UNBIASED.but(layer_types=True, kinds=parts.v4_kinds, spelled=parts.v4_spelling,
+        mixers=dict.fromkeys("SDE", parts.compressed), kv_heads=None, window="sliding_window", inner=None,
+        amended=parts.v4_layer, beside=parts.one_stream,
+        experts=Experts(experts="n_routed_experts|num_local_experts",
+            expert_inner="moe_intermediate_size|intermediate_size",
+            shared_inner="moe_intermediate_size|intermediate_size"),
+        required={"mlp_bias": False},
+        ignored={"num_key_value_heads": 1, "n_shared_experts": 1, **dict.fromkeys(("mlp_layer_types", "num_hash_layers",
+            "qk_rope_head_dim", "partial_rotary_factor", "compress_rope_theta", "hc_eps", "hc_sinkhorn_iters",
+            "expert_dtype"))}),
+    vocabulary=129_280, width=4096, layers=43, heads=64, head_dim=512, positions=1_048_576, window=128, experts=256,
+    top_k=6, expert_inner=2048, shared_inner=2048, q_lora_rank=1024, o_groups=8, o_lora_rank=1024, compress_rate_csa=4,
+    compress_rate_hca=128, compress_ratios=None, index_topk=512, index_n_heads=64, index_head_dim=128, hc_mult=4)
 
 rows.add("dots3_note_text", DEEPSEEK_V3.but(layer_types=True, kinds=parts.dots_kinds, spelled=parts.dots_spelling,
         mixers=dict.fromkeys("FIS", parts.dots_latent), window="sliding_window|sliding_window_size",
