@@ -468,6 +468,28 @@ def test_what_stands_beside_mixers_is_met_and_stored_as_it_says():
     assert one.weights - other.weights == (2 * 7 + 11) * 2  # a table is looked up, never streamed
 
 
+def test_a_layer_in_a_loop_is_stored_once_and_met_cached_and_streamed_each_time():
+    mixer = GroupedQueryAttention(width=W, heads=4, kv_heads=2, head_dim=8, other_weights=5)
+    once = assembled("toy", W, 100, ((3, mixer, DENSE),))
+    looped = replace(once, blocks=((3, replace(once.blocks[0][1], passes=4)),))
+    unrolled = replace(once, blocks=((12, once.blocks[0][1]),))
+    assert looped.parameters == once.parameters == sum(looped.weights_by_part.values())
+    assert looped.cache_bytes(50) == unrolled.cache_bytes(50)
+    for precision, devices in ((Precision("bf16"), 1), (Precision("fp8", other="fp32"), 4)):
+        of = {
+            "accelerator": device(link=1e9, peaks={"bf16": 5e14, "fp8": 1e15}),
+            "devices": devices,
+            "dtype": precision,
+        }
+        three, four = server(looped, **of), server(unrolled, **of)
+        for request in (Request(30, 20), Request(1, 2)):
+            one, other = request_cost(three, request, 3), request_cost(four, request, 3)
+            assert one.seconds == pytest.approx(other.seconds, rel=EXACT)
+        assert three.sizes.resident_bytes == server(once, **of).sizes.resident_bytes
+    experts = MixtureOfExperts(width=W, experts=4, experts_per_token=1, expert_inner=8)
+    refuses(lambda: replace(once.blocks[0][1], feedforward=experts, passes=2), "passes", "2")
+
+
 def test_sizes_that_cannot_be_meant_are_refused():
     refuses(lambda: blocks(0), "BlockSparseAttention: block", "0")
     refuses(lambda: replace(blocks(4), index_heads=3), "BlockSparseAttention: index_heads", "3")

@@ -14,6 +14,8 @@ class Block(Checked):
 
     `matrices` are matrix weights beside both, such as gates for inputs of the layer. `again` counts multiplications of
     a token beyond one for each matrix weight: weights that it meets once more, products of small matrices with it.
+    `passes`: how often a token goes through the layer (Dory); each time has a cache of its own and streams all weights,
+    which are stored once.
     """
 
     mixer: Mixer | None
@@ -21,13 +23,16 @@ class Block(Checked):
     norm_weights: int = 0
     matrices: int = 0
     again: int = 0
+    passes: int = 1
 
     rules: ClassVar = {"mixer": optional(a(Mixer)), "feedforward": optional(a(FeedForward)), "norm_weights": count(0),
-                       "matrices": count(0), "again": count(0)}  # fmt: skip
+                       "matrices": count(0), "again": count(0), "passes": count()}  # fmt: skip
 
     def complete(self) -> None:
         if not self.parts:
             raise wrong(self.owner, "mixer", None, "a Mixer, as the feedforward is None too")
+        if self.passes > 1 and self.feedforward is not None and self.feedforward.experts:
+            raise wrong(self.owner, "passes", self.passes, "1, as it has routed experts")
 
     @property
     def parts(self) -> tuple[Mixer | FeedForward, ...]:
@@ -36,7 +41,8 @@ class Block(Checked):
     @property
     def products(self) -> int:
         """Multiplications of one token in its matrices: most often one a weight."""
-        return sum(part.matmul_weights for part in self.parts) + self.matrices + self.again
+        once = sum(part.matmul_weights for part in self.parts) + self.matrices + self.again
+        return self.passes * once
 
     @property
     def parameters(self) -> int:

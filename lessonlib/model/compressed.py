@@ -164,6 +164,7 @@ class CompressedAttention(Windowed):
             raise wrong(self.owner, "groups", self.groups, f"a divisor of the {self.heads} heads")
         if (self.top_k is None) != (self.index_heads * self.index_dim == 0) or (self.top_k and not self.rate):
             raise wrong(self.owner, "top_k", self.top_k, "a number with an indexer and a rate, None without")
+        _ = self.in_turn  # each checks itself
 
     @cached_property
     def label(self) -> str:

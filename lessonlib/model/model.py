@@ -46,14 +46,30 @@ class Stack:
 
     @cached_property
     def mixer_kinds(self) -> tuple[tuple[int, Mixer], ...]:
-        """((layers, mixer), ...): layers with the same mixer taken together."""
-        return _together((layers, block.mixer) for layers, block in self.blocks)
+        """((layers, mixer), ...): layers with the same mixer together, each as often as a token goes through it."""
+        return _together((layers * block.passes, block.mixer) for layers, block in self.blocks)
 
     @cached_property
     def expert_kinds(self) -> tuple[tuple[int, FeedForward], ...]:
         """((layers, feed-forward), ...) of the layers with routed experts."""
         found = _together((layers, block.feedforward) for layers, block in self.blocks)
         return tuple((layers, ffn) for layers, ffn in found if ffn.experts)
+
+    def block_weights(self, streamed: bool = False) -> tuple[int, int, int]:
+        """Weights of the blocks: matrices but routed experts', these, others. As stored, or as a pass streams them."""
+        dense = experts = other = 0
+        for layers, block in self.blocks:
+            times = layers * (block.passes if streamed else 1)
+            dense += times * block.matrices
+            other += times * block.norm_weights
+            if (mixer := block.mixer) is not None:
+                dense += times * mixer.matmul_weights
+                other += times * (mixer.parameters - mixer.matmul_weights)
+            if (ffn := block.feedforward) is not None:
+                dense += times * ffn.dense_weights
+                experts += times * ffn.experts * ffn.expert_weights
+                other += times * (ffn.other_weights + ffn.router_weights + ffn.experts * ffn.expert_other_weights)
+        return dense, experts, other
 
     @cached_property
     def block_matmul_weights(self) -> int:
@@ -219,21 +235,11 @@ class Model(Checked, Stack, FromConfig):
         "blocks" are the matrices of mixers, dense feed-forwards and shared experts; "experts" the routed ones; "other"
         norms, biases and routers; "embedding" the tables that are looked up, learned positions among them.
         """
-        mixers = sum(layers * mixer.matmul_weights for layers, mixer in self.mixer_kinds)
-        other = self.other_weights + self.head_bias
-        other += sum(layers * (mixer.parameters - mixer.matmul_weights) for layers, mixer in self.mixer_kinds)
-        dense, experts = self.matrices, 0
-        for layers, block in self.blocks:
-            other += layers * block.norm_weights
-            dense += layers * block.matrices
-            if (ffn := block.feedforward) is not None:
-                dense += layers * ffn.dense_weights
-                experts += layers * ffn.experts * ffn.expert_weights
-                other += layers * (ffn.other_weights + ffn.router_weights + ffn.experts * ffn.expert_other_weights)
+        dense, experts, other = self.block_weights()
         return {
-            "blocks": mixers + dense,
+            "blocks": dense + self.matrices,
             "experts": experts,
-            "other": other,
+            "other": other + self.other_weights + self.head_bias,
             "head": self.head_weights,
             "embedding": self.looked_up_weights,
         }

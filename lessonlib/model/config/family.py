@@ -95,7 +95,7 @@ class Family(NamedTuple):
     window_switch: Switch = True
     window_from: str | None = None  # windows only from this layer on
     experts: Experts | None = None
-    shared_cache: str | None = None  # key of how many layers, from the last, read the cache of one before: kinds f, s
+    marked: Callable[..., list[str]] | None = None  # a rule that puts the kinds of some layers in small letters
     spelled: Callable[..., None] | None = None  # a rule that turns other spellings of its class into keys of this row
     amended: Callable[..., Block] | None = None  # a rule that adds to a block of one kind what no field says
     beside: Callable[..., dict[str, int]] | None = None  # a rule of what stands beside the blocks, by fields of Model

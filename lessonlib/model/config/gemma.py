@@ -15,6 +15,16 @@ from lessonlib.model.config.spelling import by_layer
 from lessonlib.model.feedforward import DenseFeedForward, MixtureOfExperts
 
 
+def last_share(keys: Keys, kinds: list[str]) -> list[str]:
+    """The last num_kv_shared_layers read the cache of the last layer of their kind before them: small letters."""
+    number = keys.count("num_kv_shared_layers", 0)
+    own = kinds[: max(0, keys.layers - number)]
+    if number and set(own) != set(kinds):
+        expected = f"fewer than the {keys.layers} layers, with one of each kind before them"
+        raise keys.wrong("num_kv_shared_layers", number, expected)
+    return own + [kind.lower() for kind in kinds[len(own) :]]
+
+
 def sharing(keys: Keys, kind: str, values_are_keys: bool = False) -> Mixer:
     """Attention with a norm of queries and one of keys; kinds in small letters read another layer's cache."""
     mixer = attention(keys, kind)

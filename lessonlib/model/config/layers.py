@@ -42,8 +42,8 @@ def _kinds(keys: Keys) -> list[str]:
     else:
         kinds = family.kinds(keys)
     kinds = [("F" if keys.window is None else "S") if kind == "W" else kind for kind in kinds]
-    if family.shared_cache:
-        kinds = _sharing(keys, kinds, keys.count(family.shared_cache, 0))
+    if family.marked:
+        kinds = family.marked(keys, kinds)
     for kind in dict.fromkeys(kinds):
         if kind not in family.mixers:
             key = "layer_types" if family.layer_types else family.layers
@@ -53,15 +53,6 @@ def _kinds(keys: Keys) -> list[str]:
             why = "some layers are sliding, and their window is off or not stated"
             raise keys.refused(key, keys.config.get(key), why)
     return kinds
-
-
-def _sharing(keys: Keys, kinds: list[str], number: int) -> list[str]:
-    """The last `number` layers in small letters: they read the cache of the last layer of their kind before them."""
-    own = kinds[: max(0, keys.layers - number)]
-    if number and set(own) != set(kinds):
-        expected = f"fewer than the {keys.layers} layers, with one of each kind before them"
-        raise keys.wrong(str(keys.family.shared_cache), number, expected)
-    return own + [kind.lower() for kind in kinds[len(own) :]]
 
 
 def _sparse(keys: Keys) -> list[bool]:

@@ -20,7 +20,7 @@ umt5 whisper xlm xlm-prophetnet xlm-roberta xlm-roberta-xl xlnet xmod yoso
 """
 ENCODERS = frozenset(_ENCODERS.split())
 _NO_ROW = """
-bailing_hybrid bitnet blt cpmant diffllama dory gpt_neox_japanese helium hrm_text inkling2_text inkling2_loop_text
+bailing_hybrid bitnet blt cpmant diffllama gpt_neox_japanese helium hrm_text inkling2_text inkling2_loop_text
 jetmoe minimax modernbert-decoder moshi phi4_multimodal qwen4_exp qwen4_exp_text recurrent_gemma rwkv xlstm zaya
 """
 IRREGULAR = {

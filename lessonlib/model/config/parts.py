@@ -11,7 +11,7 @@ from lessonlib.model.compressed import CompressedAttention
 from lessonlib.model.config.keys import Keys
 from lessonlib.model.config.mixers import attention, latent, sizes_of, sparse_latent
 from lessonlib.model.config.spelling import by_layer, opened
-from lessonlib.model.feedforward import MixtureOfExperts
+from lessonlib.model.feedforward import DenseFeedForward, MixtureOfExperts
 from lessonlib.model.sparse import BlockSparseAttention
 from lessonlib.model.state import ConvolvedAttention
 
@@ -278,8 +278,45 @@ def compressed(keys: Keys, kind: str) -> Mixer:
 
 
 def v4_layer(keys: Keys, kind: str, block: Block) -> Block:
-    """With manifold-constrained hyper-connections around attention and feed-forward."""
+    """With manifold-constrained hyper-connections around attention and feed-forward; each mixes n streams by n x n."""
+    keys.listed("mlp_layer_types", keys.layers, ("hash_moe", "moe"))  # which route otherwise, and are as large
     streams = keys.count("hc_mult")
     mixed = (2 + streams) * streams
     matrices, norms = 2 * mixed * streams * keys.width, block.norm_weights + 2 * (mixed + 3)
-    return replace(block, norm_weights=norms, matrices=matrices)
+    return replace(block, norm_weights=norms, matrices=matrices, again=2 * streams**2 * keys.width)
+
+
+# --- Dory ---
+
+
+def dory_spelling(keys: Keys) -> None:
+    """Published files list attention and feed-forward as blocks of their own, so each number of layers is twice it."""
+    words = keys.config.get("layer_types")
+    if words is None and "num_hidden_layers" in keys.config:
+        raise keys.refused("layer_types", words, "without it the number of layers may count attention apart, or not")
+    if isinstance(words, list) and "mlp" in words:
+        numbers = ("num_hidden_layers", "n_input_layers", "n_output_layers", "n_recurrent_layers")
+        halves = {key: value // 2 for key in numbers if (value := keys.optional(key, 0)) is not None}
+        keys.config = keys.config | halves | {"layer_types": words[::2]}
+
+
+def recurrent(keys: Keys, kinds: list[str]) -> list[str]:
+    """The layers between those for the input and those for the output, which run in a loop: small letters."""
+    first, last = keys.count("n_input_layers", 0), keys.count("n_output_layers", 0)
+    middle = keys.layers - first - last
+    stated = keys.optional("n_recurrent_layers", 0)
+    if middle < 0 or stated not in (None, middle):
+        raise keys.wrong(
+            "n_recurrent_layers", stated, f"what n_input_layers and n_output_layers leave of {keys.layers}"
+        )
+    end = first + middle
+    return [kind.lower() if first <= i < end else kind for i, kind in enumerate(kinds)]
+
+
+def dory_layer(keys: Keys, kind: str, block: Block) -> Block:
+    """With scales where others have norms: of queries, gates, both inner products, and both residuals."""
+    mixer, ffn = block.mixer, block.feedforward
+    assert isinstance(mixer, GroupedQueryAttention) and isinstance(ffn, DenseFeedForward)
+    loops = keys.count("n_recurrent_loops")
+    scales = 2 * (mixer.heads * mixer.head_dim + ffn.inner + keys.width)
+    return replace(block, norm_weights=block.norm_weights + scales, passes=loops if kind.islower() else 1)

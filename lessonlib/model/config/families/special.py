@@ -5,12 +5,13 @@ from lessonlib.model.config.families.base import BIASED, UNBIASED
 from lessonlib.model.config.families.dense import GEMMA2, LLAMA, QWEN2
 from lessonlib.model.config.families.experts import DEEPSEEK
 from lessonlib.model.config.families.latent import DEEPSEEK_V3, LATENT
-from lessonlib.model.config.family import Experts, Rows
+from lessonlib.model.config.family import NO_NORM, Experts, Rows
 from lessonlib.model.config.gemma import (
     gemma3n_beside,
     gemma3n_layer,
     gemma4,
     gemma4_layer,
+    last_share,
     layer_tables,
     one_inner,
     sharing,
@@ -32,7 +33,7 @@ rows.add("llama4_text", BIASED.but(layer_types=True, kinds=rotary_chunks, mixers
 
 # --- Gemma 3n and 4: shared caches, inputs of each layer ---
 
-GEMMA3N = rows.add("gemma3n_text", GEMMA2.but(qk_norm=True, cycle="SSSSF", shared_cache="num_kv_shared_layers",
+GEMMA3N = rows.add("gemma3n_text", GEMMA2.but(qk_norm=True, cycle="SSSSF", marked=last_share,
         mixers=dict.fromkeys("FSfs", sharing), dense_inner=one_inner, amended=gemma3n_layer, beside=gemma3n_beside,
         ignored=dict.fromkeys(("altup_active_idx", "altup_coef_clip", "altup_correct_scale"))),
     vocabulary=262_400, width=2048, inner=16_384, layers=35, heads=8, kv_heads=2, head_dim=256, positions=32_768,
@@ -79,7 +80,7 @@ rows.add("deepseek_v4", UNBIASED.but(layer_types=True, kinds=parts.v4_kinds, spe
             expert_inner="moe_intermediate_size|intermediate_size",
             shared_inner="moe_intermediate_size|intermediate_size"),
         required={"mlp_bias": False},
-        ignored={"num_key_value_heads": 1, "n_shared_experts": 1, **dict.fromkeys(("mlp_layer_types", "num_hash_layers",
+        ignored={"num_key_value_heads": 1, "n_shared_experts": 1, **dict.fromkeys(("num_hash_layers",
             "qk_rope_head_dim", "partial_rotary_factor", "compress_rope_theta", "hc_eps", "hc_sinkhorn_iters",
             "expert_dtype"))}),
     vocabulary=129_280, width=4096, layers=43, heads=64, head_dim=512, positions=1_048_576, window=128, experts=256,
@@ -109,6 +110,13 @@ rows.add("inkling_text", UNBIASED.but(layer_types=True, kinds=parts.inkling_kind
     window=512, experts=256, top_k=6, expert_inner=3072, shared_experts=2, dense_mlp_idx=0, local_layer_ids=None,
     swa_num_attention_heads=64, swa_num_key_value_heads=16, swa_head_dim=128, d_rel=16, rel_extent=1024,
     conv_kernel_size=4)
+
+rows.add("dory", LLAMA.but(layer_types=True, cycle="SSSF", window="sliding_window", spelled=parts.dory_spelling,
+        marked=parts.recurrent, mixers=dict.fromkeys("FSfs", attention), gate=True, norm=NO_NORM, head_bias=True,
+        amended=parts.dory_layer, required={"recurrent_kv_cache_mode": "per_loop"},
+        ignored={"ngpt_alpha_init": None}),
+    vocabulary=131_072, width=2560, inner=7168, layers=36, heads=16, kv_heads=4, head_dim=256, positions=8192,
+    window=1024, n_input_layers=8, n_output_layers=8, n_recurrent_layers=None, n_recurrent_loops=2)
 
 # --- sizes in nested objects ---
 
