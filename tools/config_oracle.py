@@ -137,6 +137,12 @@ def published_row(old: dict) -> tuple[dict, Counts]:
     return row | {"config": old["config"]}, counts
 
 
+def varied_row(old: dict) -> tuple[dict, Counts]:
+    counts = count_file(old["config"])
+    row = {"name": old["name"], "parameters": counts.parameters, CACHE: counts.cache, "flops_64_tokens": counts.flops}
+    return row | {"config": old["config"]}, counts
+
+
 def released_row(old: dict) -> tuple[dict, Counts]:
     counts = count_file(old["config"], tokens=0)
     return old | {"parameters": counts.parameters}, counts
@@ -147,6 +153,7 @@ ROWS = {
     "more_default_configs": partial(default_row, sized_keys_only=True),
     "published_style_configs": published_row,
     "released_configs": released_row,
+    "varied_configs": varied_row,
 }
 line = json.JSONEncoder(separators=(",", ":")).encode  # a row as it stands in its file
 

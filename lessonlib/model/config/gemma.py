@@ -51,6 +51,8 @@ def gemma4(keys: Keys, kind: str) -> Mixer:
     sizes: dict[str, Any] = {"head_dim": keys.count("global_head_dim")}
     if heads and values_are_keys:
         sizes["num_key_value_heads"] = heads
+    if not {"per_layer_config", "global_head_dim"} & keys.config.keys():
+        keys.defaults_used.append("per_layer_config")
     if "per_layer_config" in keys.config:
         sizes = by_layer(keys, "per_layer_config", "Ff" if full else "Ss", ("head_dim", "num_key_value_heads"))
     elif not full:

@@ -154,6 +154,8 @@ def dots_latent(keys: Keys, kind: str) -> Mixer:
     if "per_layer_config" in keys.config:
         sizes = by_layer(keys, "per_layer_config", kind, (*SLIDING_SIZES, "qk_rope_head_dim"))
     elif kind == "S":
+        if "swa_head_dim" not in keys.config:
+            keys.defaults_used.append("per_layer_config")
         sizes = {name: keys.count(f"swa_{name}") for name in SLIDING_SIZES}
         rope = keys.optional("swa_qk_rope_head_dim")
         sizes["qk_rope_head_dim"] = sizes["head_dim"] - sizes["qk_nope_head_dim"]
@@ -186,6 +188,8 @@ def inkling_spelling(keys: Keys) -> None:
     """Where dense_intermediate_size is stated, intermediate_size is that of the experts."""
     dense = keys.config.get("dense_intermediate_size")
     keys.read["dense_intermediate_size"] = dense
+    if "dense_intermediate_size" not in keys.config:
+        keys.defaults_used.append("dense_intermediate_size")
     if dense is not None:
         sizes = {"moe_intermediate_size": keys.value("intermediate_size"), "intermediate_size": dense}
         keys.config = keys.config | sizes
