@@ -15,7 +15,7 @@ LANGUAGE_PARTS = (
     "lm_config",
 )  # fmt: skip
 # Wrappers that state the sizes of their language model beside its towers, and what that model is called inside others.
-FLAT = {"qwen2_vl": "qwen2_vl_text", "qwen2_5_vl": "qwen2_5_vl_text"}
+FLAT = {name: f"{name}_text" for name in ("qwen2_vl", "qwen2_5_vl", "phi4_multimodal", "dots3_note")}
 TIES = ("tie_word_embeddings", "tie_embedding", "tie_embeddings", "share_embedding")
 # Wrappers that decide by themselves whether the embedding is the head, whatever the part says; and what they take where
 # they do not say it.

@@ -40,7 +40,7 @@ GEMMA3N = rows.add("gemma3n_text", GEMMA2.but(qk_norm=True, cycle="SSSSF", marke
     window=512, tied=True, num_kv_shared_layers=15, hidden_size_per_layer_input=256, vocab_size_per_layer_input=262_144,
     altup_num_inputs=4, laurel_rank=64)
 
-rows.add("gemma4_text", GEMMA3N.but(cycle="SSSSSF", last="F", mixers=dict.fromkeys("FSfs", gemma4),
+GEMMA4 = rows.add("gemma4_text", GEMMA3N.but(cycle="SSSSSF", last="F", mixers=dict.fromkeys("FSfs", gemma4),
         dense_inner=stated_inner, amended=gemma4_layer, beside=layer_tables, ignored={},
         experts=Experts(experts="num_experts", top_k="top_k_experts", shared_inner="intermediate_size",
             on="enable_moe_block")),
@@ -48,6 +48,12 @@ rows.add("gemma4_text", GEMMA3N.but(cycle="SSSSSF", last="F", mixers=dict.fromke
     window=512, tied=True, num_kv_shared_layers=0, hidden_size_per_layer_input=256, vocab_size_per_layer_input=262_144,
     attention_k_eq_v=False, global_head_dim=512, num_global_key_value_heads=None, use_double_wide_mlp=False,
     use_bidirectional_attention=None, enable_moe_block=False, experts=None, top_k=None, expert_inner=None)
+
+rows.add("gemma4_unified_text", GEMMA4.but(experts=None, required={"hidden_size_per_layer_input": 0}),
+    vocabulary=262_144, width=2304, inner=9216, layers=30, heads=8, kv_heads=4, head_dim=256, positions=262_144,
+    window=1024, tied=True, num_kv_shared_layers=0, vocab_size_per_layer_input=1, attention_k_eq_v=False,
+    global_head_dim=512, num_global_key_value_heads=None, use_double_wide_mlp=False,
+    use_bidirectional_attention="vision")
 
 # --- sparse attention, hyper-connections, convolutions beside attention ---
 
