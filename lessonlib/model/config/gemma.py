@@ -18,9 +18,11 @@ from lessonlib.model.feedforward import DenseFeedForward, MixtureOfExperts
 def last_share(keys: Keys, kinds: list[str]) -> list[str]:
     """The last num_kv_shared_layers read the cache of the last layer of their kind before them: small letters."""
     number = keys.count("num_kv_shared_layers", 0)
-    own = kinds[: max(0, keys.layers - number)]
+    if number >= keys.layers:
+        raise keys.refused("num_kv_shared_layers", number, "no layer is left that keeps a cache: that of another model")
+    own = kinds[: keys.layers - number]
     if number and set(own) != set(kinds):
-        expected = f"fewer than the {keys.layers} layers, with one of each kind before them"
+        expected = f"so few of the {keys.layers} layers that one of each kind stands before them"
         raise keys.wrong("num_kv_shared_layers", number, expected)
     return own + [kind.lower() for kind in kinds[len(own) :]]
 
