@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from lessonlib.base.errors import InvalidInputError, LessonError, UnsupportedModelError
 from lessonlib.model.compressed import Compressed
-from lessonlib.model.config.families import FAMILIES, dense, experts, inside, latent, layernorm, special, state
+from lessonlib.model.config.families import FAMILIES, dense, experts, hybrid, inside, latent, layernorm, special, state
 from lessonlib.model.config.family import COMMON
 from lessonlib.model.config.keys import Keys
 from lessonlib.model.config.reader import read_config_as_model, read_fields
@@ -40,6 +40,7 @@ MORE = rows("more_default_configs")
 PUBLISHED = rows("published_style_configs")
 RELEASED = rows("released_configs")
 VARIED = rows("varied_configs")
+SMALL = rows("small_configs")
 CATALOGUE = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(MODELS.glob("*.json"))]
 
 
@@ -91,7 +92,12 @@ def architectures(config):
 
 @pytest.mark.parametrize(
     ("name", "table", "least"),
-    [("oracle", ORACLE, 66), ("more classes", MORE, 56), ("published style", PUBLISHED, 74)],
+    [
+        ("oracle", ORACLE, 70),
+        ("more classes", MORE, 66),
+        ("published style", PUBLISHED, 80),
+        ("small sizes", SMALL, len(SMALL)),
+    ],
 )
 def test_each_config_is_exact_or_refused_by_name(name, table, least):
     exact, refused = 0, []
@@ -109,7 +115,8 @@ def test_each_config_is_exact_or_refused_by_name(name, table, least):
         assert model.parameters == counted, architectures(row["config"])
         if row["cache_elements_64_tokens"] is not None:
             # The oracle's cache leaves out the keys of an indexer.
-            held = sum(count * mixer.cache_elements * mixer.held(64) for count, mixer in model.mixer_kinds)
+            kernels = [(n, mixer) for n, mixer in model.kernel_kinds if mixer.cache_part == "cache"]
+            held = sum(count * mixer.cache_elements * mixer.held(64) for count, mixer in kernels)
             assert held == row["cache_elements_64_tokens"], architectures(row["config"])
         exact += 1
     print(f"{name}: {exact} of {len(table)} exact; refused: {', '.join(refused) or 'none'}")
@@ -124,18 +131,26 @@ def flops(model, tokens):
     if model.family == "llama4_text":
         routed -= sum(count * ffn.experts * ffn.expert_weights for count, ffn in experts)
     found = 2 * tokens * (model.block_matmul_weights - routed + model.head_weights)
-    for count, mixer in model.mixer_kinds:
-        found += count * mixer.fresh_pair_flops * tokens * tokens
-        for kernel in mixer.in_turn[1:]:
-            if isinstance(kernel, Convolutions):  # the library only scales and adds there; so do padded tokens
-                padded = tokens + kernel.conv_kernel - 1
-                found += count * 2 * kernel.channels * kernel.conv_kernel * padded
-            elif isinstance(kernel, Compressed):  # all tokens with all entries, none before an entry is complete
-                found += count * kernel.pair_flops * tokens * int(kernel.held(tokens))
-            else:  # DeepSeek's indexer weighs the scores of its heads, too: 2 FLOP more a head and pair
-                weighed = 2 * kernel.heads if type(kernel) is Indexer else 0
-                found += count * (kernel.pair_flops + weighed) * tokens * tokens
+    for count, kernel in model.kernel_kinds:
+        if isinstance(kernel, Convolutions):  # the library only scales and adds there; so do padded tokens
+            found += count * 2 * kernel.channels * kernel.conv_kernel * (tokens + kernel.conv_kernel - 1)
+        elif isinstance(kernel, Compressed):  # all tokens with all entries, none before an entry is complete
+            found += count * kernel.pair_flops * tokens * int(kernel.held(tokens))
+        else:  # DeepSeek's indexer weighs the scores of its heads, too: 2 FLOP more a head and pair
+            weighed = 2 * kernel.heads if type(kernel) is Indexer else 0
+            found += count * (kernel.fresh_pair_flops + weighed) * tokens * tokens
     return found
+
+
+@pytest.mark.parametrize("row", rows("tied_embeddings"), ids=lambda row: row["config"]["model_type"])
+def test_each_class_ties_its_embeddings_as_transformers_does(row):
+    """Some classes tie nothing, whatever the file says; Zamba shares its blocks with the embeddings, or not at all."""
+    for said, counted in row["parameters"].items():
+        model = read(row["config"] | ({} if said == "absent" else {"tie_word_embeddings": said == "true"}))
+        if model is None:
+            assert row["config"]["model_type"].startswith("zamba") and said == "false"
+        else:
+            assert model.parameters == counted, said
 
 
 def test_flops_of_the_oracle():
@@ -144,7 +159,8 @@ def test_flops_of_the_oracle():
         model = read(row["config"])
         if model is None or row["flops_64_tokens"] is None:
             continue
-        if any(isinstance(mixer, ConstantState) for _, mixer in model.mixer_kinds):
+        states = [mixer for _, mixer in model.kernel_kinds if isinstance(mixer, ConstantState)]
+        if not all(isinstance(mixer, Convolutions) for mixer in states):
             continue  # their state is counted as a chunked implementation computes it
         assert flops(model, 64) == row["flops_64_tokens"], architectures(row["config"])
         exact += 1
@@ -162,7 +178,8 @@ def test_each_switch_and_size_of_a_layer_of_its_own_is_exact(family):
         if row["cache_elements_64_tokens"] is not None:
             # DeepSeek-V4's keys are its values, one tensor that the counter sees twice; entries are not among them.
             times = 2 if family == "deepseek_v4" else 1
-            held = sum(times * count * mixer.cache_elements * mixer.held(64) for count, mixer in model.mixer_kinds)
+            kernels = [(n, each) for n, each in model.kernel_kinds if not isinstance(each, (Compressed, Indexer))]
+            held = sum(times * n * each.cache_elements * each.held(64) for n, each in kernels)
             assert held == row["cache_elements_64_tokens"], row["name"]
         if row["flops_64_tokens"] is not None:
             assert flops(model, 64) == row["flops_64_tokens"], row["name"]
@@ -175,7 +192,6 @@ def test_released_models_are_exact(row):
 
 
 NOT_READ = {  # released models whose layout no row describes
-    "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "nvidia/NVIDIA-Nemotron-3-Ultra-550B-A55B-BF16",
 }  # fmt: skip
 # Files that give no count: transformers 5.24 counts these on the meta device, of wrappers the language part alone, and
 # MiMo, whose class is not in it, as the class of Qwen2 that it extends.
@@ -309,6 +325,16 @@ def test_a_lost_key_is_the_same_model_an_error_or_the_class_default():
     assert not wrong
 
 
+def test_a_config_without_a_key_is_the_model_that_its_class_makes_or_an_error():
+    exact = 0
+    for row in rows("configs_without_a_key"):
+        with suppress(LessonError):
+            counted = Model.from_config(row["config"]).parameters
+            assert counted == row["parameters"], (row["config"]["model_type"], row["without"])
+            exact += 1
+    assert exact > 100
+
+
 def test_the_default_used_is_named_and_can_be_seen():
     config = {"model_type": "mistral", "hidden_size": 4096, "num_attention_heads": 32}
     model = Model.from_config(config)
@@ -433,6 +459,11 @@ def test_like_takes_no_size_from_the_class_of_another_model():
     for size in ("num_key_value_heads", "num_local_experts", "num_experts_per_tok"):
         with pytest.raises(UnsupportedModelError, match=f"does not state {size}"):
             Model.from_config({key: value for key, value in mixtral.items() if key != size}, like="mixtral")
+    nano = next(row["config"] for row in CATALOGUE if row["name"].startswith("nemotron-3")) | {"model_type": "new"}
+    assert Model.from_config(nano, like="nemotron_h").expert_kinds
+    for key in ("ssm_state_size", "mamba_num_heads", "n_routed_experts", "hybrid_override_pattern"):
+        with pytest.raises(UnsupportedModelError, match="layers_block_type" if "pattern" in key else key):
+            Model.from_config({name: value for name, value in nano.items() if name != key}, like="nemotron_h")
     deepseek = next(row["config"] for row in CATALOGUE if row["name"] == "deepseek-v3") | {"model_type": "brand_new"}
     del deepseek["kv_lora_rank"]
     with pytest.raises(UnsupportedModelError, match="does not state kv_lora_rank"):
@@ -496,7 +527,7 @@ def test_encoders_are_refused_by_name(model_type, options):
         Model.from_config({**LLAMA, "is_encoder_decoder": True}, **options)
 
 
-@pytest.mark.parametrize("model_type", ["longcat_flash", "axk2", "nemotron_h"])
+@pytest.mark.parametrize("model_type", ["longcat_flash", "axk2", "cpmant"])
 def test_irregular_architectures_are_refused_with_the_reason(model_type):
     for options in ({}, {"like": "llama"}):
         with pytest.raises(UnsupportedModelError, match=f"{model_type}.* is not read: "):
@@ -639,7 +670,7 @@ def test_no_experts_make_a_dense_model_only_where_the_class_says_so():
         if family.experts is None or "vocab_size" not in family.defaults:
             continue
         config = {"model_type": name, family.experts.experts.split("|")[0]: 0}
-        if re.match("qwen2_moe|qwen3_(vl_|omni_)?moe|qwen3_next|flint|granitemoehybrid|gemma4", name):
+        if re.match("qwen2_moe|qwen3_(vl_|omni_)?moe|qwen3_next|flint|granitemoehybrid|jamba|gemma4", name):
             assert not Model.from_config(config).expert_kinds
         else:
             with pytest.raises(LessonError):
@@ -730,4 +761,5 @@ def test_every_default_of_a_row_is_read():
 
 
 def test_no_family_has_two_rows():
-    assert sum(len(file.rows) for file in (dense, experts, inside, latent, layernorm, special, state)) == len(FAMILIES)
+    files = (dense, experts, hybrid, inside, latent, layernorm, special, state)
+    assert sum(len(file.rows) for file in files) == len(FAMILIES)

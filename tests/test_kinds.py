@@ -21,10 +21,11 @@ from lessonlib.model.attention import (
 )
 from lessonlib.model.compressed import Compressed, CompressedAttention, Entries, EntryIndexer
 from lessonlib.model.feedforward import DenseFeedForward, MixtureOfExperts
+from lessonlib.model.hybrid import SeveralMixers
 from lessonlib.model.model import Model
 from lessonlib.model.precision import Precision
 from lessonlib.model.sparse import BlockSparseAttention, Indexer, SparseLatentAttention
-from lessonlib.model.state import ConvolvedAttention
+from lessonlib.model.state import Convolutions
 from lessonlib.policy.cache import cache_by_kind, span_where_cache_passes_weights
 from lessonlib.policy.full_server import memory_batch
 from lessonlib.policy.serving.simulator import POLICIES, simulate
@@ -440,13 +441,12 @@ def test_one_projection_for_keys_and_values_is_one_matrix_less():
 
 
 def test_convolutions_beside_attention_are_kept_and_have_a_roof_of_their_own():
-    plain = GroupedQueryAttention(width=W, heads=4, kv_heads=2, head_dim=8)
-    fields = {"width": W, "heads": 4, "kv_heads": 2, "head_dim": 8}
-    mixer = ConvolvedAttention(**fields, conv_kernel=4, conv_channels=96)
-    assert mixer.parameters - plain.parameters == 4 * 96
-    model = assembled("toy", W, 100, ((2, mixer, DENSE),))
+    attention = GroupedQueryAttention(width=W, heads=4, kv_heads=2, head_dim=8)
+    convolutions = Convolutions(width=W, conv_kernel=4, channels=96, state_dtype="fp32")
+    assert (convolutions.matmul_weights, convolutions.parameters) == (0, 4 * 96)
+    model = assembled("toy", W, 100, ((2, SeveralMixers(width=W, mixers=(attention, convolutions)), DENSE),))
     assert model.state_bytes() == 2 * 96 * 3 * 4  # the last three inputs, in 32 bits
-    assert model.cache_bytes(10) == 2 * plain.cache_elements * 10 * 2
+    assert model.cache_bytes(10) == 2 * attention.cache_elements * 10 * 2
     step = pass_cost(server(model), 1, 50, batch=3)
     assert step.roofs["2 x its convolutions"].bytes == 3 * 2 * model.state_bytes()
     assert step.roofs["2 x its convolutions"].flops == 0

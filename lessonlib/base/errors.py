@@ -22,7 +22,7 @@ class LessonError(ValueError):
 
 
 class InvalidInputError(LessonError):
-    """A value that cannot be meant: zero tokens, half a head, NaN bytes."""
+    """An impossible value: zero tokens, half a head, NaN bytes."""
 
 
 class UnknownNameError(LessonError):

@@ -16,23 +16,32 @@ class Block(Checked):
     a token beyond one for each matrix weight: weights that it meets once more, products of small matrices with it.
     `passes`: how often a token goes through the layer (Dory); each time has a cache of its own and streams all weights,
     which are stored once.
+    `borrowed_weights`: weights of blocks (matrices, and norms with them) that are those of an earlier layer, so that
+    they are stored there alone. A pass reads them here again: other layers come in between.
     """
 
     mixer: Mixer | None
     feedforward: FeedForward | None
     norm_weights: int = 0
+    borrowed_weights: int = 0
     matrices: int = 0
     again: int = 0
     passes: int = 1
 
-    rules: ClassVar = {"mixer": optional(a(Mixer)), "feedforward": optional(a(FeedForward)), "norm_weights": count(0),
-                       "matrices": count(0), "again": count(0), "passes": count()}  # fmt: skip
+    rules: ClassVar = {
+        "mixer": optional(a(Mixer)),
+        "feedforward": optional(a(FeedForward)),
+        **dict.fromkeys(("norm_weights", "matrices", "again", "borrowed_weights"), count(0)),
+        "passes": count(),
+    }
 
     def complete(self) -> None:
         if not self.parts:
             raise wrong(self.owner, "mixer", None, "a Mixer, as the feedforward is None too")
         if self.passes > 1 and self.feedforward is not None and self.feedforward.experts:
             raise wrong(self.owner, "passes", self.passes, "1, as it has routed experts")
+        if self.borrowed_weights and self.parameters < 0:
+            raise wrong(self.owner, "borrowed_weights", self.borrowed_weights, "at most the weights of the block")
 
     @property
     def parts(self) -> tuple[Mixer | FeedForward, ...]:
@@ -46,4 +55,5 @@ class Block(Checked):
 
     @property
     def parameters(self) -> int:
-        return sum(part.parameters for part in self.parts) + self.norm_weights + self.matrices
+        stored = sum(part.parameters for part in self.parts) + self.norm_weights + self.matrices
+        return stored - self.borrowed_weights

@@ -114,7 +114,7 @@ def sizes_of(model: Model, precision: Precision, devices: int = 1, layout: str =
 
 def _kinds(model: Model, precision: Precision, split: int) -> Iterator[LayerKind]:
     """The layers of each mixer, or of each kernel that runs in turn, with the heads of a layer over `split` devices."""
-    for layers, mixer in ((layers, one) for layers, whole in model.mixer_kinds for one in whole.in_turn):
+    for layers, mixer in model.kernel_kinds:
         if mixer.cache_elements and (mixer.state_elements or mixer.conv_elements):
             raise InvalidInputError(f"{mixer.owner}: it has both a cache and a constant state; make it two mixers.")
         state = bytes_of(precision.of_state(mixer.state_dtype)) * mixer.state_elements

@@ -20,18 +20,15 @@ umt5 whisper xlm xlm-prophetnet xlm-roberta xlm-roberta-xl xlnet xmod yoso
 """
 ENCODERS = frozenset(_ENCODERS.split())
 _NO_ROW = """
-bailing_hybrid bitnet blt cpmant diffllama gpt_neox_japanese helium hrm_text inkling2_text inkling2_loop_text
-jetmoe minimax modernbert-decoder moshi qwen4_exp qwen4_exp_text recurrent_gemma rwkv xlstm zaya
+blt hrm_text inkling2_text inkling2_loop_text modernbert-decoder moshi qwen4_exp qwen4_exp_text zaya
 """
 IRREGULAR = {
     **dict.fromkeys(_NO_ROW.split(), "its layers have parts of their own, which no row of the table describes"),
     "axk2": "its norms have gates of a rank of their own",
-    "nemotron_h": "a layer is one of mixer, feed-forward or experts, and the experts may work in a latent of their own",
     "longcat_flash": "some of its experts compute nothing, so what a token uses differs from token to token",
     **dict.fromkeys(("mllama", "mllama_text_model"), "it attends across to a vision tower"),
-    "jamba": "its Mamba layers have norms of their own",
-    "falcon_h1": "a layer has attention and Mamba side by side",
-    **dict.fromkeys(("zamba", "zamba2"), "its blocks share weights through adapters"),
+    "cpmant": "it puts 32 learned tokens before each prompt, which all see one another",
+    "jetmoe": "the heads of its attention are experts, too, of which a token uses some",
 }
 
 # --- which keys are structural: set and unread, they are an error ---

@@ -12,8 +12,9 @@ from lessonlib.model.config.keys import Keys
 from lessonlib.model.config.mixers import attention, latent, sizes_of, sparse_latent
 from lessonlib.model.config.spelling import by_layer, opened
 from lessonlib.model.feedforward import DenseFeedForward, MixtureOfExperts
+from lessonlib.model.hybrid import SeveralMixers
 from lessonlib.model.sparse import BlockSparseAttention
-from lessonlib.model.state import ConvolvedAttention
+from lessonlib.model.state import Convolutions
 
 # --- Doge ---
 
@@ -51,7 +52,7 @@ def m3_spelling(keys: Keys) -> None:
 
 
 def m3_kinds(keys: Keys) -> list[str]:
-    return ["B" if sparse else "F" for sparse in _flags(keys, "sparse_attention_freq", default=0)]
+    return ["X" if sparse else "F" for sparse in _flags(keys, "sparse_attention_freq", default=0)]
 
 
 def m3_sparse(keys: Keys) -> list[bool]:
@@ -197,9 +198,9 @@ def inkling_spelling(keys: Keys) -> None:
 
 def inkling_kinds(keys: Keys) -> list[str]:
     if keys.value("local_layer_ids") is None:
-        return ["Z" if (i + 1) % 6 else "Y" for i in range(keys.layers)]
+        return ["Z" if (i + 1) % 6 else "H" for i in range(keys.layers)]
     local = keys.indices("local_layer_ids")
-    return ["Z" if i in local else "Y" for i in range(keys.layers)]
+    return ["Z" if i in local else "H" for i in range(keys.layers)]
 
 
 def convolved(keys: Keys, kind: str) -> Mixer:
@@ -207,11 +208,15 @@ def convolved(keys: Keys, kind: str) -> Mixer:
     names = ("num_attention_heads", "num_key_value_heads", "head_dim")
     sizes = {name: keys.count(f"swa_{name}") for name in names} if kind == "Z" else {}
     mixer = attention(keys.where(sizes), kind)
-    return ConvolvedAttention(
-        **sizes_of(mixer) | {"window": keys.window if kind == "Z" else None},
+    assert isinstance(mixer, GroupedQueryAttention)
+    convolutions = Convolutions(
+        width=keys.width,
         conv_kernel=keys.count("conv_kernel_size|sconv_kernel_size"),
-        conv_channels=mixer.cache_elements + 2 * keys.width,
+        channels=mixer.cache_elements + 2 * keys.width,
+        state_dtype="fp32",  # as its class keeps them
     )
+    window = keys.window if kind == "Z" else None
+    return SeveralMixers(width=keys.width, mixers=(replace(mixer, window=window), convolutions))
 
 
 def inkling_layer(keys: Keys, kind: str, block: Block) -> Block:
@@ -219,8 +224,9 @@ def inkling_layer(keys: Keys, kind: str, block: Block) -> Block:
 
     The router scores shared experts, too, and it scales all its weights.
     """
-    mixer, profiles = block.mixer, keys.count("d_rel")
-    assert isinstance(mixer, ConvolvedAttention)
+    assert isinstance(block.mixer, SeveralMixers)
+    mixer, profiles = block.mixer.mixers[0], keys.count("d_rel")
+    assert isinstance(mixer, GroupedQueryAttention)
     bank = profiles * (mixer.window or keys.count("rel_extent"))
     matrices, norms = keys.width * mixer.heads * profiles + bank, block.norm_weights
     if isinstance(block.feedforward, MixtureOfExperts):
@@ -240,7 +246,7 @@ def dbrx_spelling(keys: Keys) -> None:
 # --- DeepSeek-V4 ---
 
 RATES = {"compressed_sparse_attention": "compress_rate_csa", "heavily_compressed_attention": "compress_rate_hca"}
-KIND_OF_RATIO = {0: "S", 4: "D", 128: "E"}
+KIND_OF_RATIO = {0: "S", 4: "P", 128: "Q"}
 
 
 def v4_spelling(keys: Keys) -> None:
@@ -251,7 +257,7 @@ def v4_kinds(keys: Keys) -> list[str]:
     """By compress_ratios, whose last ones are of layers that draft; else two that compress much, then both in turn."""
     ratios = keys.value("compress_ratios")
     if ratios is None:
-        return ["E" if i < 2 or i % 2 == 0 else "D" for i in range(keys.layers)]
+        return ["Q" if i < 2 or i % 2 == 0 else "P" for i in range(keys.layers)]
     if (
         not isinstance(ratios, list)
         or len(ratios) < keys.layers
@@ -263,7 +269,7 @@ def v4_kinds(keys: Keys) -> list[str]:
 
 def compressed(keys: Keys, kind: str) -> Mixer:
     heads, head_dim, query_rank = (keys.count(key) for key in ("num_attention_heads", "head_dim", "q_lora_rank"))
-    rates = {"S": 0, "D": keys.count("compress_rate_csa"), "E": keys.count("compress_rate_hca")}
+    rates = {"S": 0, "P": keys.count("compress_rate_csa"), "Q": keys.count("compress_rate_hca")}
     top_k, index = keys.count("index_topk"), (keys.count("index_n_heads"), keys.count("index_head_dim"))
     return CompressedAttention(
         width=keys.width,
@@ -274,9 +280,9 @@ def compressed(keys: Keys, kind: str) -> Mixer:
         group_rank=keys.count("o_lora_rank"),
         window=keys.window,
         rate=rates[kind],
-        top_k=top_k if kind == "D" else None,
-        index_heads=index[0] if kind == "D" else 0,
-        index_dim=index[1] if kind == "D" else 0,
+        top_k=top_k if kind == "P" else None,
+        index_heads=index[0] if kind == "P" else 0,
+        index_dim=index[1] if kind == "P" else 0,
         other_weights=query_rank + head_dim + heads,  # two norms, and sinks
     )
 

@@ -20,6 +20,7 @@ from lessonlib.model.config.unread import draft_layers, keys_not_read
 from lessonlib.model.config.wrappers import FLAT, language_part, with_its_tie
 
 MOST_LAYERS = 10_000
+OF_STATES = re.compile("mamba|state|conv|linear_|period|offset|factor")  # sizes, and where such layers are
 LONGEST_NAME = 200
 
 
@@ -107,7 +108,8 @@ def read_fields(keys: Keys) -> dict[str, Any]:
     family = keys.family
     if family.spelled:
         family.spelled(keys)
-    width, layers = keys.count(family.width), keys.count(family.layers)
+    width = keys.count(family.width)
+    layers = family.layer_count(keys) if family.layer_count else keys.count(family.layers)
     if layers > MOST_LAYERS:
         raise keys.wrong(family.layers, layers, f"at most {MOST_LAYERS:,} layers")
     keys.width, keys.layers = width, layers
@@ -142,6 +144,7 @@ def _refuse_borrowed(keys: Keys) -> None:
     sizes = [family.width, family.layers, family.heads, family.kv_heads, family.vocabulary, family.inner]
     sizes += [moe.experts, moe.top_k, moe.expert_inner, moe.shared_experts, moe.shared_inner] if moe else []
     sizes += [key for key in family.defaults if "head_dim" in key or "rank" in key]
+    sizes += [key for key, value in family.defaults.items() if type(value) in (int, float) and OF_STATES.search(key)]
     names = dict.fromkeys(key.split("|")[0] for key in sizes if key)
     missing = [name for name in names if name in keys.defaults_used and family.defaults.get(name) is not None]
     if missing:

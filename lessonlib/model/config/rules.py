@@ -16,11 +16,13 @@ WORDS = {
     "L": "linear_attention mamba",
     "C": "conv",
     "I": "indexed_attention",
+    "H": "hybrid",
+    "D": "mlp",
+    "E": "moe",
     "K": "chunked_attention",
-    "B": "minimax_m3_sparse",
-    "D": "compressed_sparse_attention",
-    "E": "heavily_compressed_attention",
-    "Y": "hybrid",
+    "P": "compressed_sparse_attention",
+    "Q": "heavily_compressed_attention",
+    "X": "minimax_m3_sparse",
     "Z": "hybrid_sliding",
 }
 ONE_LETTER = {word: letter for letter, words in WORDS.items() for word in words.split()}

@@ -175,12 +175,12 @@ def simulate(
     `prefill`: "first", an admitted prompt is prefilled in a pass of its own while decoding waits; "joint", so are all
     prompts admitted at one moment, in one pass; "chunked", prompt tokens ride on decode steps, `token_budget` tokens a
     pass (by default the deployment's prefill_chunk, or 2,048), decode tokens before prompt tokens. `block`: tokens of a
-    block. `watermark`: the share of memory that an admission leaves free. `max_batch`: requests that hold memory at
-    a time, at most. `horizon`: on the clock of arrivals, when no pass begins any more. `most_events` ends a run that
-    would be too long; `ServingRun.ended` says what ended it.
+    block. `watermark`: the share of memory that an admission leaves free. `max_batch`: the most requests that
+    hold memory at a time. `horizon`: the time, on the clock of arrivals, from which on no pass begins. `most_events`
+    ends a run that would be too long; `ServingRun.ended` says what ended it.
 
     A request alone takes `request_cost(...).undisturbed`. The run says whether its rate is past capacity, where
-    percentiles say nothing of the rate. Raises InvalidInputError for what cannot be meant, and DoesNotFitError for the
+    percentiles say nothing of the rate. Raises InvalidInputError for impossible values, and DoesNotFitError for the
     first request that does not fit even alone.
     """
     start, end = float(traffic.arrivals[0]), math.inf if horizon is None else horizon

@@ -65,7 +65,7 @@ rows.add("doge", LLAMA.but(window="sliding_window", cycle="W", qk_norm=True, flo
     keep_window_size=2048)
 
 rows.add("minimax_m3_vl_text", UNBIASED.but(layer_types=True, kinds=parts.m3_kinds, spelled=parts.m3_spelling,
-        mixers={"F": attention, "B": parts.block_sparse}, qk_norm=True, inner="dense_intermediate_size",
+        mixers={"F": attention, "X": parts.block_sparse}, qk_norm=True, inner="dense_intermediate_size",
         experts=Experts(experts="num_local_experts|num_experts", expert_inner="intermediate_size",
             shared_inner="shared_intermediate_size", listed=True, placement=parts.m3_sparse)),
     vocabulary=200_064, width=6144, inner=12_288, layers=60, heads=64, kv_heads=4, head_dim=128, positions=524_288,
@@ -80,7 +80,7 @@ rows.add("hy_v4", DEEPSEEK_V3.but(mixers=dict.fromkeys("IH", sparse_latent), kin
     v_head_dim=256, index_topk=2048, index_n_heads=16, index_head_dim=128, hc_mult=4)
 
 rows.add("deepseek_v4", UNBIASED.but(layer_types=True, kinds=parts.v4_kinds, spelled=parts.v4_spelling,
-        mixers=dict.fromkeys("SDE", parts.compressed), kv_heads=None, window="sliding_window", inner=None,
+        mixers=dict.fromkeys("SPQ", parts.compressed), kv_heads=None, window="sliding_window", inner=None,
         amended=parts.v4_layer, beside=parts.one_stream,
         experts=Experts(experts="n_routed_experts|num_local_experts",
             expert_inner="moe_intermediate_size|intermediate_size",
@@ -105,7 +105,7 @@ rows.add("dots3_note_text", DEEPSEEK_V3.but(layer_types=True, kinds=parts.dots_k
     swa_kv_lora_rank=1024, swa_head_dim=256, swa_qk_nope_head_dim=192, swa_v_head_dim=128, swa_qk_rope_head_dim=None)
 
 rows.add("inkling_text", UNBIASED.but(layer_types=True, kinds=parts.inkling_kinds, spelled=parts.inkling_spelling,
-        mixers=dict.fromkeys("YZ", parts.convolved), qk_norm=True, window="sliding_window_size|sliding_window",
+        mixers=dict.fromkeys("HZ", parts.convolved), qk_norm=True, window="sliding_window_size|sliding_window",
         positions="max_position_embeddings|model_max_length", tied=False, embedding_norm=True, activation_weights=1,
         amended=parts.inkling_layer,
         experts=Experts(experts="n_routed_experts|num_local_experts", shared_experts="n_shared_experts",
