@@ -95,7 +95,7 @@ def architectures(config):
     [
         ("oracle", ORACLE, 70),
         ("more classes", MORE, 66),
-        ("published style", PUBLISHED, 80),
+        ("published style", PUBLISHED, 86),
         ("small sizes", SMALL, len(SMALL)),
     ],
 )
