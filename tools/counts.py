@@ -46,8 +46,8 @@ def exercises(notebook: str) -> int:
 
 
 def questions() -> int:
-    """Headings of notebook 08 that ask."""
-    (path,) = (ROOT / "notebooks").glob("08_*.ipynb")
+    """Headings of notebook 09 that ask."""
+    (path,) = (ROOT / "notebooks").glob("09_*.ipynb")
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     return len(re.findall(r"^## .+\?$", "\n\n".join("".join(cell["source"]) for cell in cells), re.MULTILINE))
 
@@ -88,7 +88,7 @@ COUNTS: dict[str, dict[str, Callable[[], int]]] = {  # a page, and the phrase ar
         "a house of {} rooms": lambda: len(ROOMS),
     },
     "CHANGELOG.md": FACTS,
-    "docs/instructors.md": {"{} questions, all with feedback": partial(exercises, "notebook_08")},
+    "docs/instructors.md": {"{} questions, all with feedback": partial(exercises, "notebook_09")},
     "data/README.md": {
         "the {} kinds of request that the lessons compare": lambda: len(workload_names()),
         "holds {} rows of LLM-Inference-Bench": lambda: len(load_measurements(impossible=True)),

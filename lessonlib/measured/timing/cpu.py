@@ -36,7 +36,7 @@ QUICK_SIZES = {"layers": 2, "width": 64, "heads": 4, "inner": 128, "vocabulary":
 QUICK_REQUESTS = {"chat": (32, 4), "reasoning": (4, 40)}
 STAGES = 3 + len(CONTEXTS) + len(PROMPTS) + len(REQUESTS)  # lines that `measure` prints
 BUSY = 1.25  # repeats of one measurement that differ by more than this were disturbed
-RECORDED = "cpu-2026-11-30T05-55-03Z.json"  # the run that notebook 06 replays
+RECORDED = "cpu-2026-11-30T05-55-03Z.json"  # the run that notebook 07 replays
 
 
 class TimingFailedError(LessonError):
