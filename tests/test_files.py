@@ -163,11 +163,11 @@ def test_files_written_together_come_back_together(step, error, tmp_path, monkey
 
     monkeypatch.setattr(files.os, "replace", fail_once)
     with pytest.raises((InvalidInputError, KeyboardInterrupt)) as caught:
-        write_together(wanted)
+        write_together(wanted, replace=True)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     assert caught.type is KeyboardInterrupt or f"{calls[step - 1].name!r} cannot be written: No sp" in str(caught.value)
     monkeypatch.undo()
-    write_together(wanted)
+    assert write_together(wanted, replace=True)
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == wanted
 
 
@@ -175,10 +175,18 @@ def test_reports_of_one_name_that_race_are_never_mixed(tmp_path):
     paths = [tmp_path / name for name in ("r.png", "r.md", "r.html")]
 
     def save(number):
-        write_together(dict.fromkeys(paths, b"%d" % number * 1000))
+        return write_together(dict.fromkeys(paths, b"%d" % number * 1000), replace)
 
-    at_once(save, range(16))
-    assert len({path.read_bytes() for path in paths}) == 1 and len(list(tmp_path.iterdir())) == 3
+    for replace, written in ((True, 16), (False, 0)):
+        assert sum(at_once(save, range(100 * written, 100 * written + 16))) == written
+        assert len({path.read_bytes() for path in paths}) == 1 and len(list(tmp_path.iterdir())) == 3
+    before = paths[0].read_bytes()
+    paths[0].unlink()
+    assert not write_together(dict.fromkeys(paths, b"other")) and not paths[0].exists()  # none, not one of three
+    assert write_together(dict.fromkeys(paths, before)) and len(list(tmp_path.iterdir())) == 3
+    for path in paths:
+        path.unlink()
+    assert sum(at_once(save, range(16))) == 1
 
 
 def test_a_lock_left_behind_is_said(tmp_path, monkeypatch):

@@ -6,6 +6,7 @@ Bottom room: it imports nothing of lessonlib, and everything may import it.
 
 import math
 import re
+import unicodedata
 from numbers import Real
 from typing import Any
 
@@ -18,7 +19,7 @@ class LessonError(ValueError):
     """Base of every error that lessonlib raises on purpose. A quoted name moves no cursor and breaks no line."""
 
     def __str__(self) -> str:
-        return "".join(c if c.isprintable() else repr(c)[1:-1] for c in super().__str__())
+        return printable(super().__str__())
 
 
 class InvalidInputError(LessonError):
@@ -45,6 +46,12 @@ class DoesNotFitError(LessonError):
         self.needed = needed
         self.available = available
         self.remedies = remedies
+
+
+def printable(text: str) -> str:
+    """A text that may hold names from outside, on one line: what moves a cursor, turns the direction or shows nothing
+    (controls, ANSI sequences, line breaks, bidirectional and zero-width marks, half surrogates) as repr escapes it."""
+    return "".join(c if c.isprintable() or unicodedata.category(c) == "Zs" else repr(c)[1:-1] for c in text)
 
 
 def shown(value: Any) -> str:

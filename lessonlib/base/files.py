@@ -173,11 +173,12 @@ def _take(temporary: str, path: Path) -> None:
             raise
 
 
-def write_together(files: Mapping[Path, bytes]) -> None:
-    """Write files of one folder, all of them or none. Those that are there are replaced.
+def write_together(files: Mapping[Path, bytes], replace: bool = False) -> bool:
+    """Write files of one folder, all of them or none; whether they are there now.
 
-    All are written under other names first, so a full disk leaves the old ones as they were; where a step fails later,
-    the old ones come back. One writer at a time: what two write at once is never mixed.
+    Where one of the names is taken by another content nothing is written, unless `replace`. All are written under other
+    names first, so a full disk leaves the old ones as they were; where a step fails later, the old ones come back. One
+    writer at a time: what two write at once is never mixed.
     """
     path = next(iter(files))
     try:
@@ -188,6 +189,8 @@ def write_together(files: Mapping[Path, bytes]) -> None:
             for path, content in files.items():
                 if path.is_dir():
                     raise InvalidInputError(f"save: {path.name!r} is a folder; choose another name.")
+                if not replace and path.exists() and path.read_bytes() != content:
+                    return False
                 ready[path] = stack.enter_context(_written(path.parent, content))
                 if path.exists():
                     before[path] = stack.enter_context(_written(path.parent, path.read_bytes()))
@@ -196,6 +199,7 @@ def write_together(files: Mapping[Path, bytes]) -> None:
                 undo.callback(*((os.replace, before[path], path) if path in before else (path.unlink, True)))
                 os.replace(temporary, path)
             undo.pop_all()
+        return True
     except InvalidInputError:
         raise
     except (OSError, ValueError) as error:  # ValueError: a name with a zero byte

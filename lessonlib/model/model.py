@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self, TypeVar
 import numpy as np
 
 from lessonlib.base.checks import REFUSED, Checked, Rule, a, checked, count, flag, items, numbers, optional, rate, wrong
-from lessonlib.base.errors import shown
+from lessonlib.base.errors import printable, shown
 from lessonlib.model.attention import Mixer
 from lessonlib.model.block import Block
 from lessonlib.model.config.reader import read_config_as_model
@@ -114,7 +114,7 @@ class FromConfig:
         lines += [f"Left out: {', '.join(self.left_out)}."] * bool(self.left_out)
         lines += [f"Keys not read: {', '.join(map(shown, self.keys_not_read))}."] * bool(self.keys_not_read)
         lines += [f"Stored {self.stored.removesuffix('.')}."] * bool(self.stored)
-        return "\n".join(lines)
+        return "\n".join(map(printable, lines))
 
 
 @dataclass(frozen=True, kw_only=True)

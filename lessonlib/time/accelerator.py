@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from lessonlib.base.checks import Checked, named, optional, rate
-from lessonlib.base.errors import UnknownNameError, shown
+from lessonlib.base.errors import UnknownNameError, printable, shown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +50,7 @@ class Accelerator(Checked):
         peaks = ", ".join(f"{dtype} {peak / 1e12:,.4g}" for dtype, peak in self.peaks.items())
         link = "no link figure" if self.link is None else f"link {self.link / 1e9:,.4g} GB/s"
         memory_from = f" ({self.memory_from})" if self.memory_from else ""
-        return (
+        return printable(
             f"{self.owner}: {self.memory / 1e9:,.5g} GB{memory_from} at {self.bandwidth / 1e9:,.5g} GB/s, "
             f"dense TFLOP/s: {peaks}, {link}"
         )

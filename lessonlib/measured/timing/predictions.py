@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lessonlib.base.errors import InvalidInputError, LessonError
+from lessonlib.base.errors import InvalidInputError, LessonError, printable
 from lessonlib.base.units import format_seconds
 from lessonlib.facts.catalogue import load_model
 from lessonlib.measured.timing.decoder import toy_model
@@ -178,7 +178,8 @@ def timing_report(record: Record, deployment: Deployment | None = None) -> str:
     for row in rows:
         own = "" if math.isnan(row.fitted) else f"{row.fitted:>9.4g} s"
         lines += [f"{row.what:<{width}}{row.measured:>9.4g} s{row.predicted:>9.4g} s{row.ratio:>7.2f}{own}"]
-    return "\n".join([*lines, *(_said_of_server(record, rows) if server else _said_of_machine(record, rows))])
+    lines += _said_of_server(record, rows) if server else _said_of_machine(record, rows)
+    return "\n".join(map(printable, lines))
 
 
 def _said_of_machine(record: Record, rows: Sequence[Comparison]) -> list[str]:
