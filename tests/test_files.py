@@ -5,6 +5,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from threading import Barrier
 
@@ -174,11 +175,11 @@ def test_files_written_together_come_back_together(step, error, tmp_path, monkey
 def test_reports_of_one_name_that_race_are_never_mixed(tmp_path):
     paths = [tmp_path / name for name in ("r.png", "r.md", "r.html")]
 
-    def save(number):
-        return write_together(dict.fromkeys(paths, b"%d" % number * 1000), replace)
+    def save(number, over=False):
+        return write_together(dict.fromkeys(paths, b"%d" % number * 1000), over)
 
-    for replace, written in ((True, 16), (False, 0)):
-        assert sum(at_once(save, range(100 * written, 100 * written + 16))) == written
+    for over, numbers in ((True, range(16)), (False, range(16, 32))):
+        assert at_once(partial(save, over=over), numbers) == [over] * 16
         assert len({path.read_bytes() for path in paths}) == 1 and len(list(tmp_path.iterdir())) == 3
     before = paths[0].read_bytes()
     paths[0].unlink()
