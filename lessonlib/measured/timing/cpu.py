@@ -53,7 +53,12 @@ def time_cpu(quick: bool = False, progress: bool = True) -> Record:
     command = [sys.executable, "-m", "lessonlib.measured.timing", "cpu", *(["--quick"] if quick else [])]
     environment, last = os.environ | dict.fromkeys(THREADS, "1"), ""
     with tempfile.TemporaryFile() as errors:  # a file takes any number of warnings; a pipe that nobody reads blocks
-        options: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": errors, "encoding": "utf-8", "errors": "replace"}
+        options: dict[str, Any] = {
+            "stdout": subprocess.PIPE,
+            "stderr": errors,
+            "encoding": "utf-8",
+            "errors": "replace",
+        }
         with subprocess.Popen(command, env=environment, **options) as process:
             for line in tqdm(process.stdout, "timing this CPU", STAGES, leave=False, disable=not progress):
                 last = line
