@@ -60,6 +60,8 @@ def shown(value: Any) -> str:
         text = re.sub(r"\n\s*", " ", repr(value))  # of an array, which takes several lines
     except ValueError:  # Python refuses to print integers of thousands of digits
         return f"a value of type {type(value).__name__} too long to print"
+    except Exception:  # its own repr fails, and that is not what the error is of
+        return f"a value of type {type(value).__name__} that cannot be printed"
     return text if len(text) <= 80 else f"{text[:60]}... ({len(text)} characters)"
 
 
@@ -80,7 +82,7 @@ def as_numbers(value: Any) -> Any:
     """
     try:
         array = None if _hides(value) else np.asarray(value)
-    except (ValueError, OverflowError, RecursionError):
+    except Exception:  # ragged, too large, too deep; or a tensor that does not leave its device
         array = None
     if array is None or array.dtype.kind not in "iuf":
         return None

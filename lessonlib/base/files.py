@@ -28,16 +28,28 @@ class Upload(bytes):
     name: str
 
     def __new__(cls, content: Any, name: str) -> "Upload":
+        if not isinstance(content, BYTES) or not isinstance(name, str):
+            raise InvalidInputError(
+                f"Upload: got {shown(content)} and {shown(name)}; expected the bytes of a file, and its name."
+            )
         made = super().__new__(cls, content)
         made.name = name
         return made
 
 
+def _text_of(path: Any) -> str | None:
+    """A path as text; None for what is none."""
+    try:
+        return os.fsdecode(path) if isinstance(path, str | os.PathLike) else None
+    except TypeError:  # its __fspath__ gives something else
+        return None
+
+
 def quoted(path: Any) -> str:
     """A path as an error names it: whole; of a very long one the end, with all of the last name."""
-    if not isinstance(path, str | os.PathLike):
+    text = _text_of(path)
+    if text is None:
         return shown(path)
-    text = os.fsdecode(path)
     if len(text) > LONGEST_PATH:
         text = f"...{text[-LONGEST_PATH:]}" if len(Path(text).name) <= LONGEST_NAME else f"{text[:60]}..."
     return repr(text)
@@ -61,9 +73,8 @@ class GivenFile:
     @property
     def name(self) -> str:
         """The file's name, without the folders of a path."""
-        if isinstance(self.given, str | os.PathLike):
-            return Path(self.given).name
-        return str(getattr(self.given, "name", "upload"))
+        text = _text_of(self.given)
+        return str(getattr(self.given, "name", "upload")) if text is None else Path(text).name
 
     def __str__(self) -> str:
         """How a sentence about the file begins."""
@@ -227,12 +238,12 @@ def _alone(lock: Path) -> Iterator[None]:
 
 def place_of(name: Any) -> Path:
     """Where what is saved under that name goes, without an ending; InvalidInputError for what can be no file's name."""
-    text = os.fspath(name) if isinstance(name, str | os.PathLike) else ""
+    text = _text_of(name) or ""
     base = Path(text)
     stem = base.name
     for ending in (".html", ".md", ".png"):
         stem = stem.removesuffix(ending)
-    if not isinstance(text, str) or not text or not stem.strip(". ") or text[-1] in "/\\" or not stem.isprintable():
+    if not text or not stem.strip(". ") or text[-1] in "/\\" or not stem.isprintable():
         raise InvalidInputError(f"save: name is {shown(name)}; expected a name without ending, such as 'my_report'.")
     if len(stem) > LONGEST_STEM:
         raise InvalidInputError(f"save: name has {len(stem)} characters; expected at most {LONGEST_STEM}.")

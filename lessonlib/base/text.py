@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
+from lessonlib.base.checks import a, checked, flag, items, wrong
 from lessonlib.base.errors import printable
 
 # What begins mathematics. JupyterLab looks for it in the source and again in the finished page, where an entity is a
@@ -37,11 +38,20 @@ def _one_line(text: str) -> str:
     return printable(" ".join(text.splitlines()).replace("\t", " "))
 
 
+CELLS = items(a(str, "'1,024'"))
+
+
+@checked(header=items(a(str, "'seconds'"), least=1), rows=items(CELLS), plain=flag())
 def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]], plain: bool = False) -> str:
     """A table as Markdown text, of cells that are formatted already: the first column to the left, the others right.
 
     Markdown inside a cell counts, unless `plain`; a bar, a new line, HTML and mathematics do not: "$" is a dollar.
+    Raises InvalidInputError for a cell that is no text, and for a row that has not one for each of `header`.
     """
+    rows = list(rows)
+    for i, row in enumerate(rows):
+        if len(row) != len(header):
+            raise wrong("markdown_table", f"rows[{i}]", row, f"{len(header)} cells, as many as the header has")
     said = plain_markdown if plain else _inside_a_cell
     first, *others = [[said(cell) for cell in row] for row in (header, *rows)]
     lines = [first, ["---", *["---:"] * (len(header) - 1)], *others]

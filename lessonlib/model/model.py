@@ -14,7 +14,21 @@ from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
-from lessonlib.base.checks import REFUSED, Checked, Rule, a, checked, count, flag, items, numbers, optional, rate, wrong
+from lessonlib.base.checks import (
+    REFUSED,
+    Checked,
+    Rule,
+    a,
+    checked,
+    count,
+    flag,
+    items,
+    numbers,
+    optional,
+    rate,
+    text,
+    wrong,
+)
 from lessonlib.base.errors import printable, shown
 from lessonlib.model.attention import Mixer
 from lessonlib.model.block import Block
@@ -144,6 +158,10 @@ class Model(Checked, Stack, FromConfig):
     stored: str = ""
 
     rules: ClassVar = {
+        "name": text("'llama-3.1-8b'"),
+        "family": a(str, "'llama'"),
+        "stored": a(str),
+        **dict.fromkeys(("defaults_used", "keys_not_read", "left_out"), items(a(str))),
         "width": count(),
         "vocabulary": count(),
         "blocks": items(Rule("(number of layers, Block)", _layers), least=1),

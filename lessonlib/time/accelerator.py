@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, ClassVar
 
-from lessonlib.base.checks import Checked, named, optional, rate
+from lessonlib.base.checks import Checked, a, named, optional, rate, text
 from lessonlib.base.errors import UnknownNameError, printable, shown
 
 
@@ -29,6 +29,8 @@ class Accelerator(Checked):
     notes: str = ""
 
     rules: ClassVar = {
+        "name": text("'h100-sxm'"),
+        **dict.fromkeys(("memory_from", "label", "source", "notes"), a(str)),
         "memory": rate("bytes"),
         "bandwidth": rate("byte/s"),
         "peaks": named(rate("FLOP/s"), "{'bf16': 989e12}"),
@@ -61,6 +63,7 @@ class Accelerator(Checked):
             return self.peaks[dtype]
         except (KeyError, TypeError):
             known = ", ".join(self.peaks)
+            dtype = dtype if isinstance(dtype, str) else shown(dtype)
             raise UnknownNameError(
                 f"{self.owner} has no {dtype} peak; it has {known}. Choose one of these to compute in."
             ) from None

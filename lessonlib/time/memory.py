@@ -83,7 +83,9 @@ def _more_devices(deployment: Any, tokens: int, batch: int, alone: bool) -> list
     each = deployment.memory_fraction * deployment.accelerator.memory
     fewest = deployment.devices
     if deployment.layout == TENSOR:  # where more devices never need fewer bytes
-        fewest = math.ceil(deployment.memory_needed(float(tokens), batch) / each)
+        most = each * MOST_DEVICES  # beyond which none is tried
+        needed = deployment.memory_needed(float(tokens), batch)
+        fewest = math.ceil(needed / each) if needed <= most else MOST_DEVICES + 1
     second: list[str] = []
     for devices in range(deployment.devices + 1, MOST_DEVICES + 1):
         if devices < fewest and (second or batch == 1 or not alone):

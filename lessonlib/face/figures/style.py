@@ -20,7 +20,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 from PIL import Image  # Pillow comes with matplotlib
 
-from lessonlib.base.errors import InvalidInputError, printable
+from lessonlib.base.checks import a, checked, count
+from lessonlib.base.errors import InvalidInputError, printable, shown
 from lessonlib.base.text import plain_html
 from lessonlib.base.units import tokens_label
 from lessonlib.face.palette import GRID, INK, QUIET
@@ -115,6 +116,7 @@ def figure_html(png: bytes, alt: str, caption: str = "") -> str:
     )
 
 
+@checked(figure=a(Figure), colours=count(2, 256))
 def show(figure: Figure, alt: str, caption: str, colours: int = 128) -> None:
     """Display a figure in a notebook. `alt`: what the picture shows, for those who do not see it; `caption`: its point.
 
@@ -122,7 +124,7 @@ def show(figure: Figure, alt: str, caption: str, colours: int = 128) -> None:
     """
     for name, text in (("alt", alt), ("caption", caption)):
         if not isinstance(text, str) or len(text.split()) < 3:
-            raise InvalidInputError(f"show: {name} is {text!r}; expected a sentence that describes the figure.")
+            raise InvalidInputError(f"show: {name} is {shown(text)}; expected a sentence that describes the figure.")
     from IPython.display import display
 
     png = png_bytes(figure, colours)

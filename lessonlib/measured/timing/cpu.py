@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from lessonlib.base.checks import a, checked
 from lessonlib.base.errors import LessonError
 from lessonlib.facts.tables import DATA
 from lessonlib.measured.timing.decoder import NumpyDecoder, toy_model
@@ -75,6 +76,7 @@ def recorded_cpu() -> Record:
     return read_record(DATA / "timings" / RECORDED)
 
 
+@checked(record=a(Record, "recorded_cpu()"))
 def busy_warning(record: Record) -> str:
     """A sentence when repeats of one measurement differ much, with the factor of each such; "" on a quiet machine."""
     spreads = {name: stick.spread for name, stick in record.yardsticks.items()}

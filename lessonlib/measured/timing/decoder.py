@@ -57,7 +57,12 @@ class NumpyDecoder(Checked):
     cached: int = 0
     counts: Counts = field(default_factory=Counts)
 
-    rules: ClassVar = {"model": a(Model, "toy_model()"), "room": count(most=2**20), "seed": count(0), "cached": count(0)}
+    rules: ClassVar = {
+        "model": a(Model, "toy_model()"),
+        "room": count(most=2**20),
+        "seed": count(0),
+        "cached": count(0),
+    }
 
     def complete(self) -> None:
         (layers, block), *others = self.model.blocks

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lessonlib.base.checks import a, checked, optional
 from lessonlib.base.errors import InvalidInputError, LessonError, printable
 from lessonlib.base.units import format_seconds
 from lessonlib.facts.catalogue import load_model
@@ -21,7 +22,7 @@ from lessonlib.model.precision import Precision
 from lessonlib.request.cost import request_cost
 from lessonlib.request.request import Request
 from lessonlib.time.accelerator import Accelerator
-from lessonlib.time.deployment import Deployment
+from lessonlib.time.deployment import DEPLOYMENT, Deployment
 from lessonlib.time.roofline import pass_cost
 
 
@@ -38,6 +39,9 @@ class Comparison(NamedTuple):
     refused: str = ""  # why there is no prediction
 
 
+RECORD = a(Record, "recorded_cpu()")
+
+
 class StepFit(NamedTuple):
     """A step takes `seconds` + `slope` x cached tokens of all running requests; fitted to `requests` requests."""
 
@@ -46,6 +50,7 @@ class StepFit(NamedTuple):
     requests: int
 
 
+@checked(record=RECORD)
 def this_machine(record: Record) -> Deployment:
     """The timed decoder on a machine whose peak and bandwidth are the record's yardsticks: a CPU, or a GPU."""
     device, conditions, rates, cpu = record.device, record.conditions, record.yardsticks, record.what == "cpu"
@@ -61,6 +66,7 @@ def this_machine(record: Record) -> Deployment:
     return Deployment(model, machine, Precision(dtype), memory_fraction=1.0)
 
 
+@checked(record=RECORD, deployment=optional(DEPLOYMENT))
 def predictions(record: Record, deployment: Deployment | None = None) -> list[Comparison]:
     """Measured beside predicted, a row for each thing that was timed.
 
@@ -162,6 +168,7 @@ def _of_server(record: Record, deployment: Deployment | None) -> list[Comparison
 # ---- as text
 
 
+@checked(record=RECORD, deployment=optional(DEPLOYMENT))
 def timing_report(record: Record, deployment: Deployment | None = None) -> str:
     """The rows of `predictions` as text, and what else is to be known of them.
 

@@ -8,6 +8,7 @@ names it. Nothing of a config is executed.
 import re
 from typing import Any
 
+from lessonlib.base.checks import optional, text
 from lessonlib.base.errors import InvalidInputError, UnsupportedModelError, shown
 from lessonlib.model.config.classes import family_of, names_of, refuse_another_class, refuse_other_heads
 from lessonlib.model.config.families import FAMILIES
@@ -29,6 +30,7 @@ def read_config_as_model(cls: Any, config: Any, like: str | None = None, name: s
         raise InvalidInputError(
             f"config is a {type(config).__name__}; expected the parsed object of a config.json, a dict."
         )
+    name = optional(text("'my model'"))("config", "name", name)
     with no_deeper():
         part, left_out = language_part(config)
         if part is not config:
