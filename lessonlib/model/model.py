@@ -26,7 +26,6 @@ from lessonlib.base.checks import (
     numbers,
     optional,
     rate,
-    text,
     wrong,
 )
 from lessonlib.base.errors import printable, shown
@@ -158,7 +157,7 @@ class Model(Checked, Stack, FromConfig):
     stored: str = ""
 
     rules: ClassVar = {
-        "name": text("'llama-3.1-8b'"),
+        "name": a(str, "'llama-3.1-8b'"),
         "family": a(str, "'llama'"),
         "stored": a(str),
         **dict.fromkeys(("defaults_used", "keys_not_read", "left_out"), items(a(str))),

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, ClassVar
 
-from lessonlib.base.checks import Checked, a, named, optional, rate, text
+from lessonlib.base.checks import Checked, a, named, optional, rate
 from lessonlib.base.errors import UnknownNameError, printable, shown
 
 
@@ -29,7 +29,7 @@ class Accelerator(Checked):
     notes: str = ""
 
     rules: ClassVar = {
-        "name": text("'h100-sxm'"),
+        "name": a(str, "'h100-sxm'"),
         **dict.fromkeys(("memory_from", "label", "source", "notes"), a(str)),
         "memory": rate("bytes"),
         "bandwidth": rate("byte/s"),
