@@ -32,15 +32,13 @@ def require_parsed(value: Any, name: str = "config") -> None:
     if isinstance(value, dict):
         for key, inner in value.items():
             if not isinstance(key, str):
-                raise InvalidInputError(
-                    f"config: a key of {name} is {shown(key)}; expected texts, as in a config.json."
-                )
-            require_parsed(inner, repr(key))
+                raise InvalidInputError(f"A key of {name} is {shown(key)}; expected texts, as in a config.json.")
+            require_parsed(inner, f"{name}[{key!r}]")
     elif isinstance(value, list | tuple):
         for inner in value:
             require_parsed(inner, name)
     elif value is not None and not isinstance(value, str | int | float | np.generic):
-        raise InvalidInputError(f"config: {name} holds {shown(value)}; expected what a config.json may hold.")
+        raise InvalidInputError(f"{name} holds {shown(value)}; expected what a config.json may hold.")
 
 
 class Keys:
