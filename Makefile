@@ -3,6 +3,7 @@
 
 PYTHON ?= python3
 ARGS ?=
+NB ?=
 NOTEBOOKS = $(wildcard notebooks/*.ipynb)
 
 ifeq ($(OS),Windows_NT)
@@ -20,16 +21,20 @@ TORCH_NEEDS = tests/with_torch/requirements.txt
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL = help
-.PHONY: help lab test test-slow test-torch test-wheel test-browser oracle counts size env check nbval notebooks bench bench-browser clean
+.PHONY: help lab fresh test test-slow test-torch test-wheel test-browser oracle counts size env check nbval notebooks bench bench-browser clean
 
 help: ## list the targets
 	@echo "make lab   opens the notebooks;   make test   runs every test.   All targets:"
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  \1|\2/p' Makefile | while IFS='|' read -r name what; do \
 	  printf '  %-14s%s\n' $$name "$$what"; done
 
-lab: env ## set up, and open JupyterLab at the first notebook (make lab ARGS=--no-browser)
-	$(RUN) -m jupyterlab --ServerApp.port_retries=100 --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb \
+lab: env ## set up, and open JupyterLab at your copy of the first notebook (make lab ARGS=--no-browser)
+	@$(RUN) tools/working_copy.py
+	$(RUN) -m jupyterlab --ServerApp.port_retries=100 --LabApp.default_url=/lab/tree/my_notebooks/00_start_here.ipynb \
 	  $(if $(filter 0,$(shell id -u 2>/dev/null)),--allow-root) $(ARGS)
+
+fresh: env ## take anew your copies of the notebooks in which you changed nothing (NB=03: that one, yours kept beside it)
+	@$(RUN) tools/working_copy.py fresh $(NB)
 
 test: check ## set up, and run all: the checks, the tests, every notebook against its stored outputs
 	$(RUN) -m pytest -n 2

@@ -47,9 +47,21 @@ from lessonlib.measured.timing.server_client import Limits
 from lessonlib.model.attention import ChunkedAttention, GroupedQueryAttention, MultiHeadLatentAttention
 from lessonlib.model.draft import DraftHead
 from lessonlib.model.feedforward import DenseFeedForward, MixtureOfExperts
+from lessonlib.model.hybrid import DifferentialAttention, SeveralMixers, SharedBlockAttention
 from lessonlib.model.precision import Precision
 from lessonlib.model.sparse import Indexer, SparseLatentAttention
-from lessonlib.model.state import ConstantState, GatedDeltaNet, KimiDeltaAttention, Mamba1, Mamba2, ShortConvolution
+from lessonlib.model.state import (
+    ConstantState,
+    GatedDeltaNet,
+    GatedLinearRecurrence,
+    KimiDeltaAttention,
+    LightningAttention,
+    Mamba1,
+    Mamba2,
+    MatrixLstm,
+    Rwkv4,
+    ShortConvolution,
+)
 from lessonlib.policy.levers import batch_to_limit
 from lessonlib.policy.serving.traffic import Traffic
 from lessonlib.request.cost import request_cost
@@ -93,6 +105,13 @@ EXAMPLES: dict[type, Any] = {  # of what rules ask for, and of what has rules
         Mamba2(width=8, heads=4, head_dim=2, groups=2, state_size=2, conv_kernel=2),
         Mamba1(width=8, inner=4, state_size=2, step_rank=2, conv_kernel=2),
         ShortConvolution(width=8, conv_kernel=2),
+        LightningAttention(width=8, heads=4, head_dim=2),
+        MatrixLstm(width=8, heads=4, key_dim=2, value_dim=2),
+        GatedLinearRecurrence(width=8, inner=4, heads=2, conv_kernel=2),
+        Rwkv4(width=8, inner=4),
+        SeveralMixers(width=8, mixers=(Rwkv4(width=8, inner=4), Rwkv4(width=8, inner=4))),
+        SharedBlockAttention(width=8, heads=4, kv_heads=2, head_dim=2),
+        DifferentialAttention(width=8, heads=4, kv_heads=2, head_dim=2),
         DenseFeedForward(width=8, inner=4),
         MixtureOfExperts(width=8, experts=4, experts_per_token=2, expert_inner=4),
         Limits(),

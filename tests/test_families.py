@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lessonlib.base.errors import InvalidInputError, LessonError, UnsupportedModelError
-from lessonlib.model.config.families import FAMILIES, dense, experts, inside, latent, layernorm, state
+from lessonlib.model.config.families import FAMILIES, dense, experts, hybrid, inside, latent, layernorm, state
 from lessonlib.model.config.family import COMMON
 from lessonlib.model.config.keys import Keys
 from lessonlib.model.config.reader import read_config_as_model, read_fields
@@ -37,6 +37,7 @@ ORACLE = rows("config_oracle")
 MORE = rows("more_default_configs")
 PUBLISHED = rows("published_style_configs")
 RELEASED = rows("released_configs")
+SMALL = rows("small_configs")
 CATALOGUE = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(MODELS.glob("*.json"))]
 
 
@@ -86,7 +87,12 @@ def architectures(config):
 
 @pytest.mark.parametrize(
     ("name", "table", "least"),
-    [("oracle", ORACLE, 54), ("more classes", MORE, 44), ("published style", PUBLISHED, 74)],
+    [
+        ("oracle", ORACLE, 60),
+        ("more classes", MORE, 58),
+        ("published style", PUBLISHED, 80),
+        ("small sizes", SMALL, len(SMALL)),
+    ],
 )
 def test_each_config_is_exact_or_refused_by_name(name, table, least):
     exact, refused = 0, []
@@ -104,11 +110,23 @@ def test_each_config_is_exact_or_refused_by_name(name, table, least):
         assert model.parameters == counted, architectures(row["config"])
         if row["cache_elements_64_tokens"] is not None:
             # The oracle's cache leaves out the keys of an indexer.
-            held = sum(count * mixer.cache_elements * mixer.held(64) for count, mixer in model.mixer_kinds)
+            kernels = [(n, mixer) for n, mixer in model.kernel_kinds if mixer.cache_part == "cache"]
+            held = sum(count * mixer.cache_elements * mixer.held(64) for count, mixer in kernels)
             assert held == row["cache_elements_64_tokens"], architectures(row["config"])
         exact += 1
     print(f"{name}: {exact} of {len(table)} exact; refused: {', '.join(refused) or 'none'}")
     assert exact >= least
+
+
+@pytest.mark.parametrize("row", rows("tied_embeddings"), ids=lambda row: row["config"]["model_type"])
+def test_each_class_ties_its_embeddings_as_transformers_does(row):
+    """Some classes tie nothing, whatever the file says; Zamba shares its blocks with the embeddings, or not at all."""
+    for said, counted in row["parameters"].items():
+        model = read(row["config"] | ({} if said == "absent" else {"tie_word_embeddings": said == "true"}))
+        if model is None:
+            assert row["config"]["model_type"].startswith("zamba") and said == "false"
+        else:
+            assert model.parameters == counted, said
 
 
 def test_flops_of_the_oracle():
@@ -118,7 +136,7 @@ def test_flops_of_the_oracle():
         model = read(row["config"])
         if model is None or row["flops_64_tokens"] is None:
             continue
-        if any(isinstance(mixer, ConstantState) for _, mixer in model.mixer_kinds):
+        if any(isinstance(mixer, ConstantState) for _, mixer in model.kernel_kinds):
             continue  # their state is counted as a chunked implementation computes it
         routed = sum(
             count * block.feedforward.experts_per_token * block.feedforward.expert_weights
@@ -142,7 +160,6 @@ def test_released_models_are_exact(row):
 
 NOT_READ = {  # released models whose layout no row describes
     "XiaomiMiMo/MiMo-7B-Base", "deepseek-ai/DeepSeek-V4-Pro", "meta-llama/Llama-4-Maverick-17B-128E-Instruct",
-    "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "nvidia/NVIDIA-Nemotron-3-Ultra-550B-A55B-BF16",
 }  # fmt: skip
 # Wrappers whose file gives no count of its language part: transformers 5.24 counts these, on the meta device.
 COUNTED = {
@@ -255,6 +272,16 @@ def test_a_lost_key_is_the_same_model_an_error_or_the_class_default():
                 wrong.append((config.get("model_type"), key, reason))
     print(f"{tried} single keys left out")
     assert not wrong
+
+
+def test_a_config_without_a_key_is_the_model_that_its_class_makes_or_an_error():
+    exact = 0
+    for row in rows("configs_without_a_key"):
+        with suppress(LessonError):
+            counted = Model.from_config(row["config"]).parameters
+            assert counted == row["parameters"], (row["config"]["model_type"], row["without"])
+            exact += 1
+    assert exact > 100
 
 
 def test_the_default_used_is_named_and_can_be_seen():
@@ -381,6 +408,11 @@ def test_like_takes_no_size_from_the_class_of_another_model():
     for size in ("num_key_value_heads", "num_local_experts", "num_experts_per_tok"):
         with pytest.raises(UnsupportedModelError, match=f"does not state {size}"):
             Model.from_config({key: value for key, value in mixtral.items() if key != size}, like="mixtral")
+    nano = next(row["config"] for row in CATALOGUE if row["name"].startswith("nemotron-3")) | {"model_type": "new"}
+    assert Model.from_config(nano, like="nemotron_h").expert_kinds
+    for key in ("ssm_state_size", "mamba_num_heads", "n_routed_experts", "hybrid_override_pattern"):
+        with pytest.raises(UnsupportedModelError, match="layers_block_type" if "pattern" in key else key):
+            Model.from_config({name: value for name, value in nano.items() if name != key}, like="nemotron_h")
     deepseek = next(row["config"] for row in CATALOGUE if row["name"] == "deepseek-v3") | {"model_type": "brand_new"}
     del deepseek["kv_lora_rank"]
     with pytest.raises(UnsupportedModelError, match="does not state kv_lora_rank"):
@@ -444,7 +476,7 @@ def test_encoders_are_refused_by_name(model_type, options):
         Model.from_config({**LLAMA, "is_encoder_decoder": True}, **options)
 
 
-@pytest.mark.parametrize("model_type", ["llama4_text", "gemma3n_text", "nemotron_h"])
+@pytest.mark.parametrize("model_type", ["llama4_text", "gemma3n_text", "longcat_flash"])
 def test_irregular_architectures_are_refused_with_the_reason(model_type):
     for options in ({}, {"like": "llama"}):
         with pytest.raises(UnsupportedModelError, match=f"{model_type}.* is not read: "):
@@ -587,7 +619,7 @@ def test_no_experts_make_a_dense_model_only_where_the_class_says_so():
         if family.experts is None or "vocab_size" not in family.defaults:
             continue
         config = {"model_type": name, family.experts.experts.split("|")[0]: 0}
-        if re.match("qwen2_moe|qwen3_(vl_|omni_)?moe|qwen3_next|flint|granitemoehybrid", name):
+        if re.match("qwen2_moe|qwen3_(vl_|omni_)?moe|qwen3_next|flint|granitemoehybrid|jamba", name):
             assert not Model.from_config(config).expert_kinds
         else:
             with pytest.raises(LessonError):
@@ -676,4 +708,4 @@ def test_every_default_of_a_row_is_read():
 
 
 def test_no_family_has_two_rows():
-    assert sum(len(file.rows) for file in (dense, experts, inside, latent, layernorm, state)) == len(FAMILIES)
+    assert sum(len(file.rows) for file in (dense, experts, hybrid, inside, latent, layernorm, state)) == len(FAMILIES)

@@ -145,7 +145,7 @@ def test_how_far_to_trust_it(report, sample):
 
 
 def test_left_out_rows_are_said_and_nothing_is_reported_of_none():
-    traffic = read_traffic("prompt_tokens,output_tokens,cached_tokens\n100,50,0\n140000,5,0\n10,20,0\n")
+    traffic = read_traffic("prompt_tokens,output_tokens,cached_tokens\n100,50,8\n140000,5,0\n10,20,0\n")
     made = traffic_report(server(), traffic)
     text = made._repr_markdown_()
     assert "Left out: 1 of 3 rows, beyond the model's positions of 131,072." in text

@@ -307,7 +307,8 @@ def test_lab_takes_a_free_port_and_passes_arguments_on():
     said = make("-n", "lab", "ARGS=--no-browser --ip=0.0.0.0").stdout.replace("\\\n", " ")
     (line,) = [line for line in said.splitlines() if "-m jupyterlab" in line]
     assert "port_retries=" in line
-    assert "=/lab/tree/notebooks/00_start_here.ipynb " in line
+    assert "=/lab/tree/my_notebooks/00_start_here.ipynb " in line
+    assert said.index("tools/working_copy.py") < said.index("-m jupyterlab")
     assert line.split()[-2:] == ["--no-browser", "--ip=0.0.0.0"]
     as_root = hasattr(os, "getuid") and os.getuid() == 0
     assert ("--allow-root" in line) == as_root

@@ -4,6 +4,7 @@ What is read is data: nothing in it is executed, and what makes no sense is refu
 the file whole. What is written is whole or not there, and nobody's file is lost to a race.
 """
 
+import io
 import os
 import re
 import time
@@ -84,29 +85,50 @@ class GivenFile:
         """Raise InvalidInputError: the file, what is wrong with it, and what to do."""
         raise InvalidInputError(f"{self} {problem}; {remedy}.") from cause
 
+    def open(self) -> tuple[Any, int]:
+        """A binary stream and its size in bytes, which is not too large.
+
+        InvalidInputError where the file is absent, a folder, too large or cannot be opened.
+        """
+        if isinstance(self.given, BYTES):
+            stream: Any = io.BytesIO(self.given)
+            size = len(stream.getbuffer())
+        else:
+            stream = self._opened()
+            size = os.fstat(stream.fileno()).st_size
+        if size > self.most:
+            stream.close()
+            self.refuse(f"is over {self.most:,} bytes", self.smaller)
+        return stream, size
+
     def content(self) -> bytes:
-        """All bytes of the file; InvalidInputError where it is absent, a folder, too large or cannot be read."""
-        content = self.given[: self.most + 1] if isinstance(self.given, BYTES) else self._content_at()
-        if len(content) > self.most:
+        """All bytes of the file; InvalidInputError where it cannot be opened or read, or is too large."""
+        with self.open()[0] as stream:
+            try:
+                content = stream.read(self.most + 1)
+            except OSError as error:
+                self._unread(error)
+        if len(content) > self.most:  # it grew since, or is no plain file
             self.refuse(f"is over {self.most:,} bytes", self.smaller)
         return bytes(content)
 
-    def _content_at(self) -> bytes:
+    def _opened(self) -> Any:
         try:
-            path, content = Path(self.given), b""
+            path = Path(self.given)
             is_folder, is_file = path.is_dir(), path.is_file()
-            if is_file:
-                with path.open("rb") as stream:
-                    content = stream.read(self.most + 1)
+            stream = path.open("rb") if is_file else None
         except TypeError as error:
             self.refuse("is not a path", f"pass the path of a {self.wanted}, a string or a Path, or its bytes", error)
         except (OSError, ValueError) as error:
-            self.refuse(f"cannot be read: {_why(error)}", "check the path and its permissions", error)
+            self._unread(error)
         if is_folder:
             self.refuse("is a folder", f"pass the {self.wanted} inside it")
-        if not is_file:
+        if stream is None:
             self.refuse("does not exist or is not a file", self.absent)
-        return content
+        return stream
+
+    def _unread(self, error: Exception) -> NoReturn:
+        self.refuse(f"cannot be read: {_why(error)}", "check the path and its permissions", error)
 
     def require_text(
         self, content: bytes, where: Callable[[int], str] = "line {:,}".format, form: str = "UTF-8"
@@ -194,7 +216,7 @@ def write_together(files: Mapping[Path, bytes], replace: bool = False) -> bool:
     path = next(iter(files))
     try:
         with ExitStack() as stack:
-            stack.enter_context(_alone(path.with_suffix(".lock")))
+            stack.enter_context(alone(path.with_suffix(".lock")))
             ready: dict[Path, str] = {}
             before: dict[Path, str] = {}
             for path, content in files.items():
@@ -218,7 +240,7 @@ def write_together(files: Mapping[Path, bytes], replace: bool = False) -> bool:
 
 
 @contextmanager
-def _alone(lock: Path) -> Iterator[None]:
+def alone(lock: Path) -> Iterator[None]:
     """Hold the file `lock` while the block runs: only one can make it, and others wait until it is gone."""
     for _ in range(PATIENCE):
         with suppress(FileExistsError):

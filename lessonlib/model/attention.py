@@ -234,6 +234,8 @@ class ChunkedAttention(GroupedQueryAttention):
 class MultiHeadLatentAttention(Mixer):
     """MLA: one latent of `kv_rank` and one rotary key of `rope_dim` are cached for all heads together.
 
+    `gate_outputs` is the width of an output gate.
+
     On cached tokens the projections are absorbed into query and output, (2 h (r_kv + d_rope) + 2 h r_kv) FLOP a pair; a
     prompt with nothing cached is expanded to plain heads, (2 h (d_nope + d_rope) + 2 h d_v). Expanding cached latents
     costs 2 r_kv h (d_nope + d_v) a token. `query_rank` None is a plain query. Source: DeepSeek-V2, arXiv 2405.04434.
@@ -246,6 +248,7 @@ class MultiHeadLatentAttention(Mixer):
     rope_dim: int
     value_dim: int
     query_rank: int | None = None
+    gate_outputs: int = 0
     other_weights: int = 0
 
     label, fills_at = "MLA", math.inf
@@ -255,7 +258,7 @@ class MultiHeadLatentAttention(Mixer):
         query_dim, rank = self.heads * (self.nope_dim + self.rope_dim), self.query_rank
         query = self.width * query_dim if rank is None else self.width * rank + rank * query_dim
         latent = self.width * self.cache_elements + self.kv_rank * self.heads * (self.nope_dim + self.value_dim)
-        return query + latent + self.heads * self.value_dim * self.width
+        return query + latent + (self.heads * self.value_dim + self.gate_outputs) * self.width
 
     @cached_property
     def cache_elements(self) -> int:

@@ -62,10 +62,20 @@ class Stack:
         return _together((layers, block.mixer) for layers, block in self.blocks)
 
     @cached_property
+    def kernel_kinds(self) -> tuple[tuple[int, Mixer], ...]:
+        """((layers, mixer), ...): the same with what runs in turn in a layer taken apart."""
+        return _together((layers, kernel) for layers, mixer in self.mixer_kinds for kernel in mixer.in_turn)
+
+    @cached_property
     def expert_kinds(self) -> tuple[tuple[int, FeedForward], ...]:
         """((layers, feed-forward), ...) of the layers with routed experts."""
         found = _together((layers, block.feedforward) for layers, block in self.blocks)
         return tuple((layers, ffn) for layers, ffn in found if ffn.experts)
+
+    @cached_property
+    def borrowed_weights(self) -> int:
+        """Weights that layers take over from earlier ones: stored once, and read by a pass wherever they are used."""
+        return sum(layers * block.borrowed_weights for layers, block in self.blocks)
 
     @cached_property
     def block_matmul_weights(self) -> int:
@@ -78,8 +88,7 @@ class Stack:
 
         What a layer holds is its mixer's law. Constant state is apart: `state_bytes`.
         """
-        kinds = [(layers, kind) for layers, mixer in self.mixer_kinds for kind in mixer.in_turn]
-        total = sum(layers * kind.cache_elements * kind.held(tokens) for layers, kind in kinds)
+        total = sum(layers * kind.cache_elements * kind.held(tokens) for layers, kind in self.kernel_kinds)
         total = np.asarray(total * bytes_per_element + 0 * tokens)
         return float(total) if total.ndim == 0 else total
 
@@ -87,7 +96,7 @@ class Stack:
     def state_bytes(self, bytes_per_element: float = 2) -> float:
         """Constant state of one sequence, bytes: the state in the dtype that its config says, all else as given."""
         total = 0.0
-        for layers, mixer in self.mixer_kinds:
+        for layers, mixer in self.kernel_kinds:
             each = bytes_per_element if mixer.state_dtype is None else bytes_of(mixer.state_dtype)
             total += layers * (each * mixer.state_elements + bytes_per_element * mixer.conv_elements)
         return total
@@ -234,6 +243,7 @@ class Model(Checked, Stack, FromConfig):
         other += sum(layers * (mixer.parameters - mixer.matmul_weights) for layers, mixer in self.mixer_kinds)
         dense = experts = 0
         for layers, block in self.blocks:
+            mixers -= layers * block.borrowed_weights
             other += layers * block.norm_weights
             if (ffn := block.feedforward) is not None:
                 dense += layers * ffn.dense_weights

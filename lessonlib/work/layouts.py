@@ -53,7 +53,7 @@ def collectives(layout: str, devices: int, model: Model, precision: Precision) -
     count, sent = 0, 0.0
     for layers, ffn in model.expert_kinds:
         count += 2 * layers
-        numbers = layers * model.width * other_devices(devices, ffn.experts, ffn.experts_per_token)
+        numbers = layers * ffn.routed_width * other_devices(devices, ffn.experts, ffn.experts_per_token)
         sent += numbers * (precision.dispatched_bytes + precision.sent_bytes)
     return Collectives(count, sent)
 

@@ -92,12 +92,13 @@ def sizes_of(model: Model, precision: Precision, devices: int = 1, layout: str =
         expert_weights += layers * ffn.experts_per_token * ffn.expert_weights
         experts.append(RoutedExperts(ffn.experts * each, math.log1p(idle - 1) if idle else -math.inf))
         resident_experts += share.replicas * math.ceil(ffn.experts / share.replicas) * each
+    again = share.replicas * model.borrowed_weights * of("blocks")
     sent = layouts.collectives(layout, devices, model, precision)
     return ModelSizes(
         token_flops=2.0 * (model.block_matmul_weights - expert_weights + copied + routers),
         expert_flops=2.0 * expert_weights,
         logit_flops=2.0 * model.head_weights,
-        block_bytes=block_bytes,
+        block_bytes=block_bytes + again,
         head_bytes=head_bytes,
         experts=tuple(experts),
         kinds=tuple(_kinds(model, precision, share.split)),
@@ -110,7 +111,7 @@ def sizes_of(model: Model, precision: Precision, devices: int = 1, layout: str =
 
 def _kinds(model: Model, precision: Precision, split: int) -> Iterator[LayerKind]:
     """The layers of each mixer, or of each kernel that runs in turn, with the heads of a layer over `split` devices."""
-    for layers, mixer in ((layers, one) for layers, whole in model.mixer_kinds for one in whole.in_turn):
+    for layers, mixer in model.kernel_kinds:
         if mixer.cache_elements and (mixer.state_elements or mixer.conv_elements):
             raise InvalidInputError(f"{mixer.owner}: it has both a cache and a constant state; make it two mixers.")
         state = bytes_of(precision.of_state(mixer.state_dtype)) * mixer.state_elements

@@ -343,10 +343,10 @@ def _assumptions(found: Found) -> list[Section]:
     if traffic.columns:
         read = ", ".join(f"{kind} tokens from {one_line(title, 24)}" for kind, title in traffic.columns.items())
         lines.append(f"Read: {read}.")
+    lines += [one_line(note, 300) for note in traffic.notes]
     if traffic.unread:
-        lines.append(
-            f"Not read: {_listed(traffic.unread)}. Every prompt is taken as uncached, unless cached_column says more."
-        )
+        taken = " Every prompt is taken as uncached, unless cached_column says more."
+        lines.append(f"Not read: {_listed(traffic.unread)}.{'' if 'cached' in traffic.columns else taken}")
     lines += [
         f"{count:,} requests, each with its own lengths, none drawn. Times of arrival are not used: "
         f"{found.full.batch:,} are always under way, none queues. Memory is handed out in pages as answers grow, and "

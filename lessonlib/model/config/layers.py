@@ -11,7 +11,7 @@ from lessonlib.model.feedforward import DenseFeedForward, FeedForward, MixtureOf
 def read_blocks(keys: Keys) -> tuple[tuple[int, Block], ...]:
     """((count, Block), ...), equal layers taken together."""
     family = keys.family
-    norms = family.norms if isinstance(family.norms, int) else family.norms(keys)
+    norms = family.norms(keys) if callable(family.norms) else family.norms
     kinds, sparse = _kinds(keys), _sparse(keys)
     mixers = {kind: family.mixers[kind](keys, kind) for kind in dict.fromkeys(kinds)}
     feedforwards = {has_experts: _feedforward(keys, has_experts) for has_experts in dict.fromkeys(sparse)}
@@ -20,10 +20,13 @@ def read_blocks(keys: Keys) -> tuple[tuple[int, Block], ...]:
     for has_experts in {True, False} - feedforwards.keys():
         keys.mark_read(_feedforward, has_experts)
     norm, one_more = family.norm * keys.width, family.experts is not None and family.experts.norm
-    return tuple(
-        (count, Block(mixers[kind], feedforwards[has_experts], (norms + (one_more and has_experts)) * norm))
-        for (kind, has_experts), count in Counter(zip(kinds, sparse, strict=True)).items()
-    )
+    blocks = []
+    for (kind, has_experts), count in Counter(zip(kinds, sparse, strict=True)).items():
+        feedforward = None if kind in family.no_feedforward else feedforwards[has_experts]
+        number = (norms if isinstance(norms, int) else norms[kind]) + (one_more and has_experts)
+        borrowed = family.borrowed(kind, mixers[kind], feedforward) if family.borrowed else 0
+        blocks.append((count, Block(mixers[kind], feedforward, number * norm, borrowed)))
+    return tuple(blocks)
 
 
 def _kinds(keys: Keys) -> list[str]:
@@ -83,8 +86,12 @@ def _feedforward(keys: Keys, has_experts: bool) -> FeedForward | None:
     if not has_experts or moe is None:
         inner = family.dense_inner(keys)
         biases = (2 if family.gated else 1) * inner + keys.width if bias else 0
-        other = biases + family.activation_weights
-        return DenseFeedForward(width=keys.width, inner=inner, gated=family.gated, other_weights=other)
+        activation = family.activation_weights
+        other = biases + (activation(keys) if callable(activation) else activation)
+        extra = family.extra_inner(keys) if family.extra_inner else 0
+        return DenseFeedForward(
+            width=keys.width, inner=inner, gated=family.gated, extra_matrix_weights=extra, other_weights=other
+        )
     if bias:
         raise keys.refused(str(family.mlp_bias), True, "biases of experts are not read for this family")
     experts, top_k, inner = keys.count(moe.experts), keys.count(moe.top_k), keys.count(moe.expert_inner)
@@ -106,6 +113,7 @@ def _feedforward(keys: Keys, has_experts: bool) -> FeedForward | None:
         shared_inner=shared,
         gated=family.gated,
         shared_gate=moe.shared_gate,
+        latent=keys.optional(moe.latent) if moe.latent else None,
         expert_other_weights=2 * inner + keys.width if moe.bias else 0,
         other_weights=(experts if moe.bias else 0) + (experts if moe.correction else 0),
     )

@@ -21,6 +21,7 @@ from lessonlib.model.config.unread import draft_layers, keys_not_read
 from lessonlib.model.config.wrappers import FLAT, language_part, with_its_tie
 
 MOST_LAYERS = 10_000
+OF_STATES = re.compile("mamba|state|conv|linear_|period|offset|factor")  # sizes, and where such layers are
 LONGEST_NAME = 200
 
 
@@ -104,7 +105,8 @@ def _own_name(config: dict[str, Any], found: str | None) -> str:
 def read_fields(keys: Keys) -> dict[str, Any]:
     """The fields of Model but its name and family, in the order in which their keys are checked."""
     family = keys.family
-    width, layers = keys.count(family.width), keys.count(family.layers)
+    width = keys.count(family.width)
+    layers = family.layer_count(keys) if family.layer_count else keys.count(family.layers)
     if layers > MOST_LAYERS:
         raise keys.wrong(family.layers, layers, f"at most {MOST_LAYERS:,} layers")
     keys.width, keys.layers = width, layers
@@ -137,6 +139,7 @@ def _refuse_borrowed(keys: Keys) -> None:
     sizes = [family.width, family.layers, family.heads, family.kv_heads, family.vocabulary, family.inner]
     sizes += [moe.experts, moe.top_k, moe.expert_inner, moe.shared_experts, moe.shared_inner] if moe else []
     sizes += [key for key in family.defaults if "head_dim" in key or "rank" in key]
+    sizes += [key for key, value in family.defaults.items() if type(value) in (int, float) and OF_STATES.search(key)]
     names = dict.fromkeys(key.split("|")[0] for key in sizes if key)
     missing = [name for name in names if name in keys.defaults_used and family.defaults.get(name) is not None]
     if missing:

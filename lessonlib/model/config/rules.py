@@ -15,6 +15,9 @@ WORDS = {
     "L": "linear_attention mamba",
     "C": "conv",
     "I": "indexed_attention",
+    "H": "hybrid",
+    "D": "mlp",
+    "E": "moe",
 }
 ONE_LETTER = {word: letter for letter, words in WORDS.items() for word in words.split()}
 
