@@ -5,7 +5,8 @@
 
 A row of COUNTS says which page has the phrase, with {} for the number, and what is counted. A number stays in digits or
 in words, as it is found; a phrase that its page does not have exactly once is an error. Of CHANGELOG.md only the newest
-section counts what is there today: what a past version held is not touched.
+section counts what is there today: what a past version held is not touched. And it copies the lines of constraints.txt
+to pyproject.toml, where uv run reads them.
 """
 
 import argparse
@@ -114,6 +115,17 @@ COUNTS: dict[str, dict[str, Callable[[], int]]] = {  # a page, and the phrase ar
 }
 
 
+PINS = re.compile(r"(?ms)^constraint-dependencies = \[\n(.*?)^\]$")
+COUNTS["pyproject.toml"] = {}  # it counts nothing, and has the versions
+
+
+def with_pins(text: str) -> str:
+    """pyproject.toml with the lines of constraints.txt."""
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pins = "".join(f'    "{line}",\n' for line in lines if line and line[0] != "#")
+    return PINS.sub(lambda _: f"constraint-dependencies = [\n{pins}]", text)
+
+
 def newest(page: str, text: str) -> str:
     """The part of a page that speaks of today: of CHANGELOG.md all before its second section."""
     return "".join(re.split(r"(?m)^(?=## )", text)[:2]) if page == "CHANGELOG.md" else text
@@ -158,6 +170,8 @@ def updated(page: str, text: str) -> tuple[str, list[str]]:
         if number != place[1]:
             said.insert(0, f"{page}: {phrase.format(place[1])!r} is now {number}")
             text = text[: place.start(1)] + number + text[place.end(1) :]
+    if page == "pyproject.toml" and (pinned := with_pins(text)) != text:
+        return pinned, [*said, f"{page}: constraint-dependencies are the lines of constraints.txt now"]
     return text, said
 
 
