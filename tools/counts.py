@@ -106,6 +106,7 @@ COUNTS: dict[str, dict[str, Callable[[], int]]] = {  # a page, and the phrase ar
         "no count (null) for {} that cannot be built": uncounted,
         "| published_style_configs.json | {} configs": partial(oracle_rows, "published_style_configs"),
         "| released_configs.json | {} config.json": partial(oracle_rows, "released_configs"),
+        "| varied_configs.json | {} small configs": partial(oracle_rows, "varied_configs"),
         "{} random requests": partial(frozen, "requests"),
         "{} questions of policy": partial(frozen, "policies"),
         "{} mixes": partial(frozen, "mixes"),

@@ -196,6 +196,25 @@ class ShortConvolution(ConstantState):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Convolutions(ConstantState):
+    """Short depthwise convolutions of `channels` channels in all, beside a mixer: their last inputs are kept."""
+
+    channels: int
+
+    label = "its convolutions"
+    flops_per_state_element = 0
+
+    @cached_property
+    def heads(self) -> int:
+        return self.channels
+
+    @property
+    def counts(self) -> StateCounts:
+        kept = self.channels * (self.conv_kernel - 1)
+        return StateCounts(0, self.channels * self.conv_kernel, kept, 0)
+
+
+@dataclass(frozen=True, kw_only=True)
 class LightningAttention(ConstantState):
     """Linear attention with a fixed decay a head (MiniMax-01, arXiv 2501.08313), a norm and an output gate.
 

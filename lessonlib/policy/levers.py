@@ -159,7 +159,7 @@ def sparse_attention(top_k: int = 2048, index_heads: int = 64, index_dim: int = 
 
     def sparse(block: Block) -> Block:
         old = block.mixer
-        if type(old) is not MultiHeadLatentAttention or old.query_rank is None:
+        if type(old) is not MultiHeadLatentAttention or old.query_rank is None or old.window is not None:
             return block
         sizes = {field.name: getattr(old, field.name) for field in fields(old) if field.init}
         index = {"top_k": top_k, "index_heads": index_heads, "index_dim": index_dim}

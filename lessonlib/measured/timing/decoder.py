@@ -67,7 +67,7 @@ class NumpyDecoder(Checked):
     def complete(self) -> None:
         (layers, block), *others = self.model.blocks
         mixer, ffn = block.mixer, block.feedforward
-        plain = isinstance(mixer, GroupedQueryAttention) and isinstance(ffn, DenseFeedForward) and not others
+        plain = type(mixer) is GroupedQueryAttention and isinstance(ffn, DenseFeedForward) and not others
         if not plain or mixer.kv_heads != mixer.heads or mixer.window is not None or not ffn.gated:  # type: ignore
             raise InvalidInputError(f"NumpyDecoder: {self.model.name!r} is not of one plain block; use toy_model().")
         assert isinstance(mixer, GroupedQueryAttention) and isinstance(ffn, DenseFeedForward)

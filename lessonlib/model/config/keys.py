@@ -44,8 +44,8 @@ def require_parsed(value: Any, name: str = "config") -> None:
 class Keys:
     """One config.json and its family. It hands out checked values, and remembers which keys were read or absent.
 
-    A key may be written "a|b": names of one thing, which must agree where both are there. `width`, `layers` and
-    `window` are known once the reader has come to them.
+    A key may be written "a|b": names of one thing, which must agree where both are there. `width`, `layers`,
+    `window` and `kinds` are known once the reader has come to them.
     """
 
     def __init__(self, config: dict[str, Any], owner: str, family: Family, class_is_known: bool):
@@ -54,6 +54,7 @@ class Keys:
         self.defaults_used: list[str] = []
         self.width = self.layers = 0
         self.window: int | None = None
+        self.kinds: list[str] = []
 
     def wrong(self, key: str, value: Any, expected: str) -> InvalidInputError:
         return InvalidInputError(
@@ -145,6 +146,12 @@ class Keys:
         inner = Keys(value or {}, f"{self.owner}, in {key!r}", self.family, False)
         inner.layers = self.layers
         return inner
+
+    def where(self, values: dict[str, Any]) -> "Keys":
+        """The same config with other values, as single layers may have them; what is read of it counts as read."""
+        other = copy(self)
+        other.config = self.config | values
+        return other
 
     def mark_read(self, rule: Callable[["Keys", Any], Any], what: Any) -> None:
         """Count as read what `rule` reads of `what`: sizes of parts that no layer has may stand in a config."""

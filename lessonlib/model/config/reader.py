@@ -105,6 +105,8 @@ def _own_name(config: dict[str, Any], found: str | None) -> str:
 def read_fields(keys: Keys) -> dict[str, Any]:
     """The fields of Model but its name and family, in the order in which their keys are checked."""
     family = keys.family
+    if family.spelled:
+        family.spelled(keys)
     width = keys.count(family.width)
     layers = family.layer_count(keys) if family.layer_count else keys.count(family.layers)
     if layers > MOST_LAYERS:
@@ -120,7 +122,7 @@ def read_fields(keys: Keys) -> dict[str, Any]:
     for key, needed in family.required.items():
         if type(keys.value(key)) is not type(needed) or keys.value(key) != needed:
             raise keys.refused(key, keys.value(key), f"only {needed!r} is read for this family")
-    return {
+    fields: dict[str, Any] = {
         "width": width,
         "vocabulary": vocabulary,
         "blocks": blocks,
@@ -129,8 +131,10 @@ def read_fields(keys: Keys) -> dict[str, Any]:
         "position_weights": table,
         "other_weights": (family.final_norm + family.embedding_norm) * family.norm * width,
         "head_bias": vocabulary if keys.switch(family.head_bias) else 0,
-        "defaults_used": tuple(keys.defaults_used),
     }
+    for name, weights in (family.beside(keys) if family.beside else {}).items():
+        fields[name] = fields.get(name, 0) + weights
+    return fields | {"defaults_used": tuple(keys.defaults_used)}
 
 
 def _refuse_borrowed(keys: Keys) -> None:
