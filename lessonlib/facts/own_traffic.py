@@ -43,9 +43,13 @@ class OwnTraffic:
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        arrays = {name: np.asarray(getattr(self, name)) for name in ("prompt", "output", "cached")}
+        a(str, "'own.csv'")("OwnTraffic", "name", self.name)
+        try:
+            arrays = {name: np.asarray(getattr(self, name)) for name in ("prompt", "output", "cached")}
+        except Exception:  # lists of other lengths inside of lists; a tensor that does not leave its device
+            arrays = {}
         whole = all(array.ndim == 1 and array.dtype.kind in "iu" for array in arrays.values())
-        if not whole or len({len(array) for array in arrays.values()}) > 1:
+        if not arrays or not whole or len({len(array) for array in arrays.values()}) > 1:
             raise InvalidInputError(
                 f"OwnTraffic {self.name!r}: expected three arrays of whole numbers of one length, prompt, output and "
                 "cached."

@@ -14,8 +14,21 @@ from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
-from lessonlib.base.checks import REFUSED, Checked, Rule, a, checked, count, flag, items, numbers, optional, rate, wrong
-from lessonlib.base.errors import shown
+from lessonlib.base.checks import (
+    REFUSED,
+    Checked,
+    Rule,
+    a,
+    checked,
+    count,
+    flag,
+    items,
+    numbers,
+    optional,
+    rate,
+    wrong,
+)
+from lessonlib.base.errors import printable, shown
 from lessonlib.model.attention import Mixer
 from lessonlib.model.block import Block
 from lessonlib.model.config.reader import read_config_as_model
@@ -140,7 +153,7 @@ class FromConfig:
         lines += [f"Left out: {', '.join(self.left_out)}."] * bool(self.left_out)
         lines += [f"Keys not read: {', '.join(map(shown, self.keys_not_read))}."] * bool(self.keys_not_read)
         lines += [f"Stored {self.stored.removesuffix('.')}."] * bool(self.stored)
-        return "\n".join(lines)
+        return "\n".join(map(printable, lines))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,6 +186,10 @@ class Model(Checked, Stack, FromConfig):
     stored: str = ""
 
     rules: ClassVar = {
+        "name": a(str, "'llama-3.1-8b'"),
+        "family": a(str, "'llama'"),
+        "stored": a(str),
+        **dict.fromkeys(("defaults_used", "keys_not_read", "left_out"), items(a(str))),
         "width": count(),
         "vocabulary": count(),
         "blocks": items(Rule("(number of layers, Block)", _layers), least=1),

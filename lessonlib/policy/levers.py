@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from lessonlib.base.checks import checked, choice, count, fraction, rate, wrong
+from lessonlib.base.checks import REFUSED, Checked, Rule, checked, choice, count, fraction, rate, text, wrong
 from lessonlib.base.elementwise import ratio
 from lessonlib.base.errors import UnknownNameError
 from lessonlib.model.attention import GroupedQueryAttention, MultiHeadLatentAttention
@@ -21,11 +21,16 @@ from lessonlib.work.layouts import EXPERT, TENSOR
 
 
 @dataclass(frozen=True)
-class Lever:
+class Lever(Checked):
     """A named change of a case. Call it with (deployment, request, batch); it returns the case as changed."""
 
     name: str
     change: Callable[[Case], Case]
+
+    rules: ClassVar = {
+        "name": text("'twice the memory'"),
+        "change": Rule("a function that returns a Case", lambda value: value if callable(value) else REFUSED),
+    }
 
     def __call__(self, deployment: Deployment, request: Request, batch: int = 1) -> Case:
         return self.change(Case(deployment, request, batch))

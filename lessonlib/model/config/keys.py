@@ -5,6 +5,8 @@ from contextlib import contextmanager, suppress
 from copy import copy
 from typing import Any
 
+import numpy as np
+
 from lessonlib.base.checks import REFUSED, count, optional
 from lessonlib.base.errors import InvalidInputError, LessonError, UnsupportedModelError, shown
 from lessonlib.model.config.family import Family, Switch
@@ -19,6 +21,24 @@ def no_deeper() -> Iterator[None]:
         yield
     except RecursionError:
         raise InvalidInputError("config: a value is nested too deeply; expected a config.json as published.") from None
+
+
+def require_parsed(value: Any, name: str = "config") -> None:
+    """InvalidInputError unless `value` is what parsing a config.json gives: objects, lists, texts, numbers, null."""
+    if name == "config" and not isinstance(value, dict):
+        raise InvalidInputError(
+            f"config is a {type(value).__name__}; expected the parsed object of a config.json, a dict."
+        )
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if not isinstance(key, str):
+                raise InvalidInputError(f"A key of {name} is {shown(key)}; expected texts, as in a config.json.")
+            require_parsed(inner, f"{name}[{key!r}]")
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            require_parsed(inner, name)
+    elif value is not None and not isinstance(value, str | int | float | np.generic):
+        raise InvalidInputError(f"{name} holds {shown(value)}; expected what a config.json may hold.")
 
 
 class Keys:

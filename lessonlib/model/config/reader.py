@@ -8,10 +8,11 @@ names it. Nothing of a config is executed.
 import re
 from typing import Any
 
-from lessonlib.base.errors import InvalidInputError, UnsupportedModelError, shown
+from lessonlib.base.checks import a, optional
+from lessonlib.base.errors import UnsupportedModelError, shown
 from lessonlib.model.config.classes import family_of, names_of, refuse_another_class, refuse_other_heads
 from lessonlib.model.config.families import FAMILIES
-from lessonlib.model.config.keys import Keys, no_deeper
+from lessonlib.model.config.keys import Keys, no_deeper, require_parsed
 from lessonlib.model.config.layers import read_blocks
 from lessonlib.model.config.not_read import ENCODERS, IRREGULAR, WAY_ON
 from lessonlib.model.config.positions import stretched
@@ -26,11 +27,9 @@ LONGEST_NAME = 200
 
 def read_config_as_model(cls: Any, config: Any, like: str | None = None, name: str | None = None) -> Any:
     """The Model of class `cls` that `config` describes; see `Model.from_config`."""
-    if not isinstance(config, dict) or not all(isinstance(key, str) for key in config):
-        raise InvalidInputError(
-            f"config is a {type(config).__name__}; expected the parsed object of a config.json, a dict."
-        )
+    name = optional(a(str, "'my model'"))("config", "name", name)
     with no_deeper():
+        require_parsed(config)
         part, left_out = language_part(config)
         if part is not config:
             _refuse_encoder(config)
