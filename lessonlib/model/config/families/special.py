@@ -125,6 +125,13 @@ rows.add("dory", LLAMA.but(layer_types=True, cycle="SSSF", window="sliding_windo
     vocabulary=131_072, width=2560, inner=7168, layers=36, heads=16, kv_heads=4, head_dim=256, positions=8192,
     window=1024, n_input_layers=8, n_output_layers=8, n_recurrent_layers=None, n_recurrent_loops=2)
 
+# --- layers for images, which text passes by ---
+
+rows.add("mllama_text_model", UNBIASED.but(head_dim=None, layer_count=parts.text_layers, beside=parts.for_images,
+        required={"tie_word_embeddings": False}),
+    vocabulary=128_256, width=4096, inner=14_336, layers=40, heads=32, kv_heads=8, positions=131_072,
+    cross_attention_layers=[3, 8, 13, 18, 23, 28, 33, 38])
+
 # --- sizes in nested objects ---
 
 rows.add("mpt", UNBIASED.but(width="d_model|hidden_size", layers="n_layers|num_hidden_layers",
