@@ -103,7 +103,7 @@ def nasty():
     speculation = Speculation(2, 0.5, replace(load_model("llama-3.2-1b"), name=NASTY))
     deployment = Deployment(model, accelerator, Precision("fp8", cache="bf16"))
     lengths = np.array([100, 300]), np.array([20, 200]), np.array([0, 0])
-    traffic = OwnTraffic(NASTY, *lengths, {"prompt": NASTY}, (NASTY,), {NASTY: 2})
+    traffic = OwnTraffic(NASTY, *lengths, {"prompt": NASTY}, (NASTY,), {NASTY: 2}, (NASTY,))
     report = traffic_report(deployment, traffic, 2.0, "$|\x1b\u202e")
     run = simulate(deployment, all_at_once(3, 10, 10))
     told = json.loads(
@@ -140,7 +140,7 @@ TEXTS = {
     "RequestCost of arrays": lambda: repr(request_cost(nasty()[1], Request([10, 20], 10))),
     "assumptions": lambda: "\n".join(request_cost(nasty()[1], Request(10, 10)).assumptions()),
     "Roof": lambda: repr(request_cost(nasty()[1], Request(10, 10)).roofs()),
-    "OwnTraffic": lambda: repr(nasty()[2]),
+    "OwnTraffic": lambda: f"{nasty()[2]!r}\n{nasty()[2]}",
     "TrafficReport": lambda: repr(nasty()[3]),
     "ServingRun": lambda: repr(nasty()[4]),
     "Traffic": lambda: repr(nasty()[4].traffic),
