@@ -55,8 +55,10 @@ oracle: .venv-torch/made ## make the rows of tests/data again and compare (ARGS=
 	@"$(TORCH_PYTHON)" -c "import ensurepip, venv" 2>/dev/null || { echo "make $(MAKECMDGOALS): $(TORCH_PYTHON) with its venv" \
 	  "module is not there: install Python 3.11, or name another that PyTorch has a build for (TORCH_PYTHON=python3.12)." >&2; \
 	  exit 1; }
+	@[ ! -e .venv-torch ] || [ -e .venv-torch/begun ] || [ -e .venv-torch/made ] || { echo "make $(MAKECMDGOALS): .venv-torch" \
+	  "was not made here, so it stays as it is: move it away or delete it, and run this again." >&2; exit 1; }
 	@echo "Making .venv-torch with $(TORCH_PYTHON)"
-	@rm -rf .venv-torch && "$(TORCH_PYTHON)" -m venv .venv-torch
+	@rm -rf .venv-torch && mkdir .venv-torch && touch .venv-torch/begun && "$(TORCH_PYTHON)" -m venv .venv-torch
 	@$(TORCH_RUN) -m pip install --quiet --disable-pip-version-check -r $(TORCH_NEEDS) || { echo "make $(MAKECMDGOALS): PyTorch" \
 	  "could not be installed: pip's message above says why. Nothing else needs it: make test runs without." >&2; exit 1; }
 	@touch $@
@@ -77,8 +79,10 @@ bench-browser: env .venv/browser.txt ## measure in a browser the time from a sli
 	@touch $@
 
 env: ## set up .venv, or refresh it after a change of pyproject.toml or constraints.txt
-	@command -v "$(PYTHON)" >/dev/null 2>&1 || { echo "$(PYTHON) is not there: install Python 3.11 to 3.13" \
-	  "(Debian and Ubuntu: apt install python3 python3-venv) and run this again." >&2; exit 1; }
+	@"$(PYTHON)" -c "import sys; sys.exit(sys.version_info < (3, 6))" >/dev/null 2>&1 || { echo "$(PYTHON) is not there," \
+	  "or does not run, or is too old: install Python 3.11 to 3.13 (Debian and Ubuntu: apt install python3 python3-venv)," \
+	  "name another (make lab PYTHON=python3.12), or with pyenv choose one (pyenv local 3.12); then run this again." >&2; \
+	  exit 1; }
 	@"$(PYTHON)" tools/setup_env.py
 
 check: env ## lint, format and types

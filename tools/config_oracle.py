@@ -137,6 +137,12 @@ def published_row(old: dict) -> tuple[dict, Counts]:
     return row | {"config": old["config"]}, counts
 
 
+def varied_row(old: dict) -> tuple[dict, Counts]:
+    counts = count_file(old["config"])
+    row = {"name": old["name"], "parameters": counts.parameters, CACHE: counts.cache, "flops_64_tokens": counts.flops}
+    return row | {"config": old["config"]}, counts
+
+
 def released_row(old: dict) -> tuple[dict, Counts]:
     counts = count_file(old["config"], tokens=0)
     return old | {"parameters": counts.parameters}, counts
@@ -157,6 +163,7 @@ ROWS = {
     "tied_embeddings": tied_row,
     "configs_without_a_key": released_row,
     "released_configs": released_row,
+    "varied_configs": varied_row,
 }
 line = json.JSONEncoder(separators=(",", ":")).encode  # a row as it stands in its file
 

@@ -29,16 +29,28 @@ class Upload(bytes):
     name: str
 
     def __new__(cls, content: Any, name: str) -> "Upload":
+        if not isinstance(content, BYTES) or not isinstance(name, str):
+            raise InvalidInputError(
+                f"Upload: got {shown(content)} and {shown(name)}; expected the bytes of a file, and its name."
+            )
         made = super().__new__(cls, content)
         made.name = name
         return made
 
 
+def _text_of(path: Any) -> str | None:
+    """A path as text; None for what is none."""
+    try:
+        return os.fsdecode(path) if isinstance(path, str | os.PathLike) else None
+    except TypeError:  # its __fspath__ gives something else
+        return None
+
+
 def quoted(path: Any) -> str:
     """A path as an error names it: whole; of a very long one the end, with all of the last name."""
-    if not isinstance(path, str | os.PathLike):
+    text = _text_of(path)
+    if text is None:
         return shown(path)
-    text = os.fsdecode(path)
     if len(text) > LONGEST_PATH:
         text = f"...{text[-LONGEST_PATH:]}" if len(Path(text).name) <= LONGEST_NAME else f"{text[:60]}..."
     return repr(text)
@@ -62,9 +74,8 @@ class GivenFile:
     @property
     def name(self) -> str:
         """The file's name, without the folders of a path."""
-        if isinstance(self.given, str | os.PathLike):
-            return Path(self.given).name
-        return str(getattr(self.given, "name", "upload"))
+        text = _text_of(self.given)
+        return str(getattr(self.given, "name", "upload")) if text is None else Path(text).name
 
     def __str__(self) -> str:
         """How a sentence about the file begins."""
@@ -195,11 +206,12 @@ def _take(temporary: str, path: Path) -> None:
             raise
 
 
-def write_together(files: Mapping[Path, bytes]) -> None:
-    """Write files of one folder, all of them or none. Those that are there are replaced.
+def write_together(files: Mapping[Path, bytes], replace: bool = False) -> bool:
+    """Write files of one folder, all of them or none; whether they are there now.
 
-    All are written under other names first, so a full disk leaves the old ones as they were; where a step fails later,
-    the old ones come back. One writer at a time: what two write at once is never mixed.
+    Where one of the names is taken by another content nothing is written, unless `replace`. All are written under other
+    names first, so a full disk leaves the old ones as they were; where a step fails later, the old ones come back. One
+    writer at a time: what two write at once is never mixed.
     """
     path = next(iter(files))
     try:
@@ -210,6 +222,8 @@ def write_together(files: Mapping[Path, bytes]) -> None:
             for path, content in files.items():
                 if path.is_dir():
                     raise InvalidInputError(f"save: {path.name!r} is a folder; choose another name.")
+                if not replace and path.exists() and path.read_bytes() != content:
+                    return False
                 ready[path] = stack.enter_context(_written(path.parent, content))
                 if path.exists():
                     before[path] = stack.enter_context(_written(path.parent, path.read_bytes()))
@@ -218,6 +232,7 @@ def write_together(files: Mapping[Path, bytes]) -> None:
                 undo.callback(*((os.replace, before[path], path) if path in before else (path.unlink, True)))
                 os.replace(temporary, path)
             undo.pop_all()
+        return True
     except InvalidInputError:
         raise
     except (OSError, ValueError) as error:  # ValueError: a name with a zero byte
@@ -245,12 +260,12 @@ def alone(lock: Path) -> Iterator[None]:
 
 def place_of(name: Any) -> Path:
     """Where what is saved under that name goes, without an ending; InvalidInputError for what can be no file's name."""
-    text = os.fspath(name) if isinstance(name, str | os.PathLike) else ""
+    text = _text_of(name) or ""
     base = Path(text)
     stem = base.name
     for ending in (".html", ".md", ".png"):
         stem = stem.removesuffix(ending)
-    if not isinstance(text, str) or not text or not stem.strip(". ") or text[-1] in "/\\" or not stem.isprintable():
+    if not text or not stem.strip(". ") or text[-1] in "/\\" or not stem.isprintable():
         raise InvalidInputError(f"save: name is {shown(name)}; expected a name without ending, such as 'my_report'.")
     if len(stem) > LONGEST_STEM:
         raise InvalidInputError(f"save: name has {len(stem)} characters; expected at most {LONGEST_STEM}.")

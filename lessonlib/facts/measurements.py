@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from lessonlib.base.checks import Checked, choice, count, optional, rate, wrong
+from lessonlib.base.checks import Checked, checked, choice, count, flag, optional, rate, text, wrong
 from lessonlib.base.errors import InvalidInputError, LessonError, is_number, shown
 from lessonlib.base.files import GivenFile
 from lessonlib.facts.tables import cell, known_name, load_table, rows_of, unknown
@@ -120,6 +120,7 @@ class Measurement(Checked):
             raise wrong(self.owner, "output_tokens", 1, "2 or more, as tpot is of the tokens after the first")
 
 
+@checked(impossible=flag())
 def load_measurements(*, impossible: bool = False, **conditions: Any) -> tuple[Measurement, ...]:
     """Published measurements, in the order of the table; those that meet every condition, such as metric="decode_rate".
 
@@ -213,6 +214,7 @@ def _measurement(row: dict[str, Any]) -> Measurement:
     return found
 
 
+@checked(lever=text("'MTP'"))
 def published_gain(lever: str) -> str:
     """What was measured of a lever like the one named so, in words: on other models and servers; "" where nothing was.
 

@@ -9,12 +9,12 @@ import os
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from lessonlib.base.checks import a, checked, choice, optional, text
-from lessonlib.base.errors import InvalidInputError, shown
+from lessonlib.base.checks import REFUSED, Checked, Rule, a, checked, choice, count, items, optional, text
+from lessonlib.base.errors import InvalidInputError, printable, shown
 from lessonlib.base.files import BYTES, GivenFile
 from lessonlib.facts.traffic.read import read_log
 from lessonlib.facts.traffic.stream import Progress, opened, refuse_encoding
@@ -24,8 +24,14 @@ from lessonlib.time.deployment import Deployment
 LARGEST_TRAFFIC = 2**29  # bytes, unpacked
 
 
+def _counted(value: Any) -> Any:
+    each = value.items() if isinstance(value, Mapping) else [(None, None)]
+    taken = all(isinstance(reason, str) and count(0).turn(rows) is not REFUSED for reason, rows in each)
+    return value if taken else REFUSED
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class OwnTraffic:
+class OwnTraffic(Checked):
     """Requests of a file, in its order: `prompt`, `output` and `cached` tokens, arrays of whole numbers.
 
     `name`: the file's. `columns`: the columns that were read, by what they hold. `unread`: columns whose name speaks of
@@ -42,10 +48,21 @@ class OwnTraffic:
     left_out: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
-    def __post_init__(self) -> None:
-        arrays = {name: np.asarray(getattr(self, name)) for name in ("prompt", "output", "cached")}
+    rules: ClassVar = {
+        "name": a(str, "'own.csv'"),
+        "columns": a(Mapping, "{'prompt': 'prompt_tokens'}"),
+        "unread": items(a(str)),
+        "left_out": Rule("a dict from reasons to numbers of rows", _counted),
+        "notes": items(a(str)),
+    }
+
+    def complete(self) -> None:
+        try:
+            arrays = {name: np.asarray(getattr(self, name)) for name in ("prompt", "output", "cached")}
+        except Exception:  # lists of other lengths inside of lists; a tensor that does not leave its device
+            arrays = {}
         whole = all(array.ndim == 1 and array.dtype.kind in "iu" for array in arrays.values())
-        if not whole or len({len(array) for array in arrays.values()}) > 1:
+        if not arrays or not whole or len({len(array) for array in arrays.values()}) > 1:
             raise InvalidInputError(
                 f"OwnTraffic {self.name!r}: expected three arrays of whole numbers of one length, prompt, output and "
                 "cached."
@@ -92,7 +109,7 @@ class OwnTraffic:
                 "" if "cached" in self.columns else " Prompts are taken as uncached, unless cached_column says more."
             )
             lines.append(f"Not read: {names}.{taken}")
-        return [*lines, *self.notes]
+        return [printable(line) for line in (*lines, *self.notes)]
 
     def __str__(self) -> str:
         return "\n".join([repr(self), *self.said()])

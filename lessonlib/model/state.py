@@ -193,3 +193,22 @@ class ShortConvolution(ConstantState):
             state_elements=0,
             conv_channels=self.width,
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Convolutions(ConstantState):
+    """Short depthwise convolutions of `channels` channels in all, beside a mixer: their last inputs are kept."""
+
+    channels: int
+
+    label = "its convolutions"
+    flops_per_state_element = 0
+
+    @cached_property
+    def heads(self) -> int:
+        return self.channels
+
+    @property
+    def counts(self) -> StateCounts:
+        kept = self.channels * (self.conv_kernel - 1)
+        return StateCounts(0, self.channels * self.conv_kernel, kept, 0)

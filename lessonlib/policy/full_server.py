@@ -20,7 +20,7 @@ import numpy as np
 
 from lessonlib.base.checks import checked, count, flag, optional, rate, wrong
 from lessonlib.base.elementwise import ratio
-from lessonlib.base.errors import InvalidInputError
+from lessonlib.base.errors import MOST_TOKENS, InvalidInputError
 from lessonlib.policy.mix import TrafficCost, price
 from lessonlib.request.cost import decode_phase, prefill_phase, request_cost
 from lessonlib.request.request import BATCH, REQUEST, REQUESTS, Request, columns_of
@@ -61,7 +61,7 @@ def memory_batch(deployment: Deployment, request: Request, page: int = 1) -> int
     each = mean_slot_bytes(deployment, request, page)
     if not each:
         raise InvalidInputError(f"memory_batch: {deployment.model.name} keeps neither cache nor state; any number fits")
-    return max(0, math.floor(deployment.memory_free / each))
+    return max(0, math.floor(min(deployment.memory_free / each, MOST_TOKENS)))
 
 
 def full_batch(deployment: Deployment, request: Request, page: int = 1) -> int:
@@ -196,6 +196,7 @@ def at_latency(
     Arrays are a mix of requests, each with its own lengths; its prompts have passes of their own. Raises
     InvalidInputError when even one request alone misses the target, and for one output token, which has no TPOT.
     """
+    columns_of("at_latency", request)
     if np.max(request.output) < 2:
         raise wrong("at_latency", "output", request.output, "2 or more", "one output token has no TPOT")
     if request.is_array and mixed:

@@ -78,7 +78,8 @@ def usual_levers(deployment: Deployment, request: Request) -> dict[str, Lever]:
     mixers = [mixer for _, mixer in deployment.model.mixer_kinds]
     if all(type(mixer) is GroupedQueryAttention and mixer.window is None for mixer in mixers):
         found["sparse layers: 5 of 6 with a window of 1,024 (another model)"] = windowed_layers(1024, 6)
-    if any(type(mixer) is MultiHeadLatentAttention and mixer.query_rank is not None for mixer in mixers):
+    latent = [mixer for mixer in mixers if type(mixer) is MultiHeadLatentAttention]
+    if any(mixer.query_rank is not None and mixer.window is None for mixer in latent):
         found["sparse layers: the best 2,048 tokens (another model)"] = sparse_attention()
     if deployment.speculation is None:
         found |= _drafts(deployment)

@@ -80,9 +80,13 @@ def sizes_of(model: Model, precision: Precision, devices: int = 1, layout: str =
     weights, of, share = model.weights_by_part, precision.bytes_of, layouts.shares(layout, devices)
     expert_biases = sum(layers * ffn.experts * ffn.expert_other_weights for layers, ffn in model.expert_kinds)
     copied = sum(layers * mixer.copied_weights(share.split) for layers, mixer in model.mixer_kinds)
+    mixers = ((layers, block.mixer) for layers, block in model.blocks if block.mixer is not None)
+    stored_copies = sum(layers * mixer.copied_weights(share.split) for layers, mixer in mixers)
     routers = (share.split - 1) * sum(layers * ffn.router_weights for layers, ffn in model.expert_kinds)
     other = weights["other"] - expert_biases - model.head_bias + routers
-    block_bytes = share.replicas * ((weights["blocks"] + copied) * of("blocks") + other * of("other"))
+    block_bytes = share.replicas * ((weights["blocks"] + stored_copies) * of("blocks") + other * of("other"))
+    again = [more - once for more, once in zip(model.block_weights(streamed=True), model.block_weights(), strict=True)]
+    streamed_again = (again[0] + copied - stored_copies - model.idle_weights) * of("blocks") + again[2] * of("other")
     head_bytes = share.replicas * (weights["head"] * of("head") + model.head_bias * of("other"))
     embedding_bytes = share.replicas * weights["embedding"] * of("embedding")
     experts, expert_weights, resident_experts = [], 0, 0.0
@@ -92,13 +96,12 @@ def sizes_of(model: Model, precision: Precision, devices: int = 1, layout: str =
         expert_weights += layers * ffn.experts_per_token * ffn.expert_weights
         experts.append(RoutedExperts(ffn.experts * each, math.log1p(idle - 1) if idle else -math.inf))
         resident_experts += share.replicas * math.ceil(ffn.experts / share.replicas) * each
-    again = share.replicas * model.borrowed_weights * of("blocks")
     sent = layouts.collectives(layout, devices, model, precision)
     return ModelSizes(
         token_flops=2.0 * (model.block_matmul_weights - expert_weights + copied + routers),
         expert_flops=2.0 * expert_weights,
         logit_flops=2.0 * model.head_weights,
-        block_bytes=block_bytes + again,
+        block_bytes=block_bytes + share.replicas * streamed_again,
         head_bytes=head_bytes,
         experts=tuple(experts),
         kinds=tuple(_kinds(model, precision, share.split)),

@@ -14,7 +14,7 @@ from typing import Any
 import ipywidgets
 
 from lessonlib.base.checks import checked
-from lessonlib.base.errors import InvalidInputError, LessonError
+from lessonlib.base.errors import InvalidInputError, LessonError, printable
 from lessonlib.base.files import Upload
 from lessonlib.facts.catalogue import load_model
 from lessonlib.facts.own_model import own_model
@@ -135,5 +135,5 @@ def serve(deployment: Deployment, traffic: OwnTraffic) -> tuple[Deployment, OwnT
     taken = traffic.taken_by(deployment)
     rows = len(taken) + sum(taken.left_out.values())
     for reason, count in taken.left_out.items():
-        print(f"Left out: {count:,} of {rows:,} requests, {reason}.")
+        print(printable(f"Left out: {count:,} of {rows:,} requests, {reason}."))
     return deployment, taken

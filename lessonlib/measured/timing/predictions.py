@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lessonlib.base.errors import InvalidInputError, LessonError
+from lessonlib.base.checks import a, checked, optional
+from lessonlib.base.errors import InvalidInputError, LessonError, printable
 from lessonlib.base.units import format_seconds
 from lessonlib.facts.catalogue import load_model
 from lessonlib.measured.timing.decoder import toy_model
@@ -21,7 +22,7 @@ from lessonlib.model.precision import Precision
 from lessonlib.request.cost import request_cost
 from lessonlib.request.request import Request
 from lessonlib.time.accelerator import Accelerator
-from lessonlib.time.deployment import Deployment
+from lessonlib.time.deployment import DEPLOYMENT, Deployment
 from lessonlib.time.roofline import pass_cost
 
 LEAST_FITTED = 3  # requests: a line through two says nothing
@@ -41,6 +42,9 @@ class Comparison(NamedTuple):
     refused: str = ""  # why there is no prediction
 
 
+RECORD = a(Record, "recorded_cpu()")
+
+
 class StepFit(NamedTuple):
     """A step takes `seconds` + `slope` x cached tokens of all running requests; fitted to `requests` requests.
 
@@ -53,6 +57,7 @@ class StepFit(NamedTuple):
     miss: float = math.nan
 
 
+@checked(record=RECORD)
 def this_machine(record: Record) -> Deployment:
     """The timed decoder on a machine whose peak and bandwidth are the record's yardsticks: a CPU, or a GPU."""
     device, conditions, rates, cpu = record.device, record.conditions, record.yardsticks, record.what == "cpu"
@@ -68,6 +73,7 @@ def this_machine(record: Record) -> Deployment:
     return Deployment(model, machine, Precision(dtype), memory_fraction=1.0)
 
 
+@checked(record=RECORD, deployment=optional(DEPLOYMENT))
 def predictions(record: Record, deployment: Deployment | None = None) -> list[Comparison]:
     """Measured beside predicted, a row for each thing that was timed.
 
@@ -185,6 +191,7 @@ def _of_server(record: Record, deployment: Deployment | None) -> list[Comparison
 # ---- as text
 
 
+@checked(record=RECORD, deployment=optional(DEPLOYMENT))
 def timing_report(record: Record, deployment: Deployment | None = None) -> str:
     """The rows of `predictions` as text, and what else is to be known of them.
 
@@ -201,7 +208,8 @@ def timing_report(record: Record, deployment: Deployment | None = None) -> str:
     for row in rows:
         own = "" if math.isnan(row.fitted) else f"{row.fitted:>9.4g} s"
         lines += [f"{row.what:<{width}}{row.measured:>9.4g} s{row.predicted:>9.4g} s{row.ratio:>7.2f}{own}"]
-    return "\n".join([*lines, *(_said_of_server(record, rows) if server else _said_of_machine(record, rows))])
+    lines += _said_of_server(record, rows) if server else _said_of_machine(record, rows)
+    return "\n".join(map(printable, lines))
 
 
 def _said_of_machine(record: Record, rows: Sequence[Comparison]) -> list[str]:

@@ -21,7 +21,7 @@ from statistics import median
 from typing import Any
 
 from lessonlib.base.checks import REFUSED, Rule, a, checked, choice, count, flag, items, named, optional
-from lessonlib.base.errors import InvalidInputError, LessonError
+from lessonlib.base.errors import InvalidInputError, LessonError, printable
 from lessonlib.base.units import format_seconds
 from lessonlib.measured.timing.predictions import remarks
 from lessonlib.measured.timing.record import LARGEST, Record, content_of, head, record_from
@@ -174,7 +174,8 @@ def _line(name: str, level: int, stage: Sequence[Reply]) -> str:
     for what in ("ttft", "tpot"):
         values = [value for reply in stage if (value := getattr(reply, what)) is not None]
         parts += [f"{what.upper()} {format_seconds(median(values)) if values else 'not known'}"]
-    return f"{name}, concurrency {level}: {'; '.join([*parts, *remarks([asdict(reply) for reply in stage])])}"
+    said = "; ".join([*parts, *remarks([asdict(reply) for reply in stage])])
+    return printable(f"{name}, concurrency {level}: {said}")
 
 
 def _stage(

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 from lessonlib.model.attention import Mixer
+from lessonlib.model.block import Block
 
 Switch = bool | str
 
@@ -35,6 +36,7 @@ class Experts(NamedTuple):
     shared_gate: bool = False  # one more router column
     latent: str | None = None  # the width that routed experts work in; null: that of the model
     bias: bool = False  # on the expert matrices and the router
+    on: Switch = True  # whether there are any at all
     correction: bool = False  # one routing bias an expert, where it is a parameter (a buffer is not counted)
     norm: bool = False  # one more norm in a sparse block
     first_dense: str | int = 0  # how many layers, from the first, have no experts: a number, or the key that says it
@@ -98,6 +100,10 @@ class Family(NamedTuple):
     window_switch: Switch = True
     window_from: str | None = None  # windows only from this layer on
     experts: Experts | None = None
+    marked: Callable[..., list[str]] | None = None  # a rule that puts the kinds of some layers in small letters
+    spelled: Callable[..., None] | None = None  # a rule that turns other spellings of its class into keys of this row
+    amended: Callable[..., Block] | None = None  # a rule that adds to a block of one kind what no field says
+    beside: Callable[..., dict[str, int]] | None = None  # a rule of what stands beside the blocks, by fields of Model
 
     defaults: Mapping[str, Any] = NONE  # of the class, for keys that a config leaves out
     required: Mapping[str, Any] = NONE  # defaults of the class, too; other values are refused

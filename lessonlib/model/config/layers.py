@@ -12,7 +12,8 @@ def read_blocks(keys: Keys) -> tuple[tuple[int, Block], ...]:
     """((count, Block), ...), equal layers taken together."""
     family = keys.family
     norms = family.norms(keys) if callable(family.norms) else family.norms
-    kinds, sparse = _kinds(keys), _sparse(keys)
+    keys.kinds, sparse = _kinds(keys), _sparse(keys)
+    kinds = keys.kinds
     mixers = {kind: family.mixers[kind](keys, kind) for kind in dict.fromkeys(kinds)}
     feedforwards = {has_experts: _feedforward(keys, has_experts) for has_experts in dict.fromkeys(sparse)}
     for kind in family.mixers.keys() - mixers.keys():
@@ -25,7 +26,8 @@ def read_blocks(keys: Keys) -> tuple[tuple[int, Block], ...]:
         feedforward = None if kind in family.no_feedforward else feedforwards[has_experts]
         number = (norms if isinstance(norms, int) else norms[kind]) + (one_more and has_experts)
         borrowed = family.borrowed(kind, mixers[kind], feedforward) if family.borrowed else 0
-        blocks.append((count, Block(mixers[kind], feedforward, number * norm, borrowed_weights=borrowed)))
+        block = Block(mixers[kind], feedforward, number * norm, borrowed_weights=borrowed)
+        blocks.append((count, family.amended(keys, kind, block) if family.amended else block))
     return tuple(blocks)
 
 
@@ -42,11 +44,13 @@ def _kinds(keys: Keys) -> list[str]:
     else:
         kinds = family.kinds(keys)
     kinds = [("F" if keys.window is None else "S") if kind == "W" else kind for kind in kinds]
+    if family.marked:
+        kinds = family.marked(keys, kinds)
     for kind in dict.fromkeys(kinds):
         if kind not in family.mixers:
             key = "layer_types" if family.layer_types else family.layers
             raise keys.refused(key, words, "some layers are of a kind that its row has no mixer for")
-        if kind == "S" and keys.window is None:
+        if kind in "SsZ" and keys.window is None:
             key = family.window or family.layers
             why = "some layers are sliding, and their window is off or not stated"
             raise keys.refused(key, keys.config.get(key), why)
@@ -56,7 +60,7 @@ def _kinds(keys: Keys) -> list[str]:
 def _sparse(keys: Keys) -> list[bool]:
     """For each layer whether it has experts."""
     moe, layers = keys.family.experts, range(keys.layers)
-    if moe is None:
+    if moe is None or not keys.switch(moe.on):
         return [False for _ in layers]
     if keys.family.inner:
         keys.read[keys.family.inner] = keys.config.get(keys.family.inner)  # of dense layers, of which there may be none

@@ -1,8 +1,9 @@
 """Rules that read the mixer of one kind of layer. A row names one for each of its kinds."""
 
 from dataclasses import fields
+from typing import Any
 
-from lessonlib.model.attention import GroupedQueryAttention, Mixer, MultiHeadLatentAttention
+from lessonlib.model.attention import ChunkedAttention, GroupedQueryAttention, Mixer, MultiHeadLatentAttention
 from lessonlib.model.config.family import Switch
 from lessonlib.model.config.keys import Keys
 from lessonlib.model.sparse import SparseLatentAttention
@@ -34,7 +35,7 @@ def attention(
         kv_heads=kv_heads,
         head_dim=head_dim,
         value_dim=None if value_dim == head_dim else value_dim,
-        window=keys.window if kind == "S" else None,
+        window=keys.window if kind in "Ss" else None,
         gate_outputs=gate,
         other_weights=other,
     )
@@ -53,6 +54,15 @@ def head_dim_of(keys: Keys) -> int:
     if not family.head_dim and "head_dim" in keys.config and keys.value("head_dim") not in (None, head_dim):
         raise keys.refused("head_dim", keys.value("head_dim"), "this family takes the width over the heads")
     return head_dim
+
+
+def sizes_of(mixer: Mixer) -> dict[str, Any]:
+    """The fields of a mixer by name, for one of another class that has them, too."""
+    return {field.name: getattr(mixer, field.name) for field in fields(mixer)}  # type: ignore[arg-type]
+
+
+def chunked(keys: Keys, kind: str) -> Mixer:
+    return ChunkedAttention(**sizes_of(attention(keys, kind)), chunk=keys.count("attention_chunk_size"))
 
 
 def falcon(keys: Keys, kind: str) -> Mixer:
@@ -91,8 +101,7 @@ def latent(keys: Keys, kind: str, query_ranked: bool = False) -> MultiHeadLatent
 
 def sparse_latent(keys: Keys, kind: str) -> Mixer:
     """Latent attention to the tokens that an indexer picks: its own, or (kind H) that of a layer before."""
-    body = latent(keys, kind, query_ranked=True)
-    sizes = {field.name: getattr(body, field.name) for field in fields(body)}
+    sizes = sizes_of(latent(keys, kind, query_ranked=True))
     top_k, heads, dim = (keys.count(key) for key in ("index_topk", "index_n_heads", "index_head_dim"))
     own = {"index_heads": heads, "index_dim": dim} if kind == "I" else {}
     return SparseLatentAttention(**sizes, top_k=top_k, **own)

@@ -8,10 +8,11 @@ names it. Nothing of a config is executed.
 import re
 from typing import Any
 
-from lessonlib.base.errors import InvalidInputError, UnsupportedModelError, shown
+from lessonlib.base.checks import a, optional
+from lessonlib.base.errors import UnsupportedModelError, shown
 from lessonlib.model.config.classes import family_of, names_of, refuse_another_class, refuse_other_heads
 from lessonlib.model.config.families import FAMILIES
-from lessonlib.model.config.keys import Keys, no_deeper
+from lessonlib.model.config.keys import Keys, no_deeper, require_parsed
 from lessonlib.model.config.layers import read_blocks
 from lessonlib.model.config.not_read import ENCODERS, IRREGULAR, WAY_ON
 from lessonlib.model.config.positions import stretched
@@ -26,11 +27,9 @@ LONGEST_NAME = 200
 
 def read_config_as_model(cls: Any, config: Any, like: str | None = None, name: str | None = None) -> Any:
     """The Model of class `cls` that `config` describes; see `Model.from_config`."""
-    if not isinstance(config, dict) or not all(isinstance(key, str) for key in config):
-        raise InvalidInputError(
-            f"config is a {type(config).__name__}; expected the parsed object of a config.json, a dict."
-        )
+    name = optional(a(str, "'my model'"))("config", "name", name)
     with no_deeper():
+        require_parsed(config)
         part, left_out = language_part(config)
         if part is not config:
             _refuse_encoder(config)
@@ -106,6 +105,8 @@ def _own_name(config: dict[str, Any], found: str | None) -> str:
 def read_fields(keys: Keys) -> dict[str, Any]:
     """The fields of Model but its name and family, in the order in which their keys are checked."""
     family = keys.family
+    if family.spelled:
+        family.spelled(keys)
     width = keys.count(family.width)
     layers = family.layer_count(keys) if family.layer_count else keys.count(family.layers)
     if layers > MOST_LAYERS:
@@ -121,7 +122,7 @@ def read_fields(keys: Keys) -> dict[str, Any]:
     for key, needed in family.required.items():
         if type(keys.value(key)) is not type(needed) or keys.value(key) != needed:
             raise keys.refused(key, keys.value(key), f"only {needed!r} is read for this family")
-    return {
+    fields: dict[str, Any] = {
         "width": width,
         "vocabulary": vocabulary,
         "blocks": blocks,
@@ -130,8 +131,10 @@ def read_fields(keys: Keys) -> dict[str, Any]:
         "position_weights": table,
         "other_weights": (family.final_norm + family.embedding_norm) * family.norm * width,
         "head_bias": vocabulary if keys.switch(family.head_bias) else 0,
-        "defaults_used": tuple(keys.defaults_used),
     }
+    for name, weights in (family.beside(keys) if family.beside else {}).items():
+        fields[name] = fields.get(name, 0) + weights
+    return fields | {"defaults_used": tuple(keys.defaults_used)}
 
 
 def _refuse_borrowed(keys: Keys) -> None:

@@ -15,8 +15,11 @@ LANGUAGE_PARTS = (
     "lm_config",
 )  # fmt: skip
 # Wrappers that state the sizes of their language model beside its towers, and what that model is called inside others.
-FLAT = {"qwen2_vl": "qwen2_vl_text", "qwen2_5_vl": "qwen2_5_vl_text"}
+FLAT = {name: f"{name}_text" for name in ("qwen2_vl", "qwen2_5_vl", "phi4_multimodal", "dots3_note")}
 TIES = ("tie_word_embeddings", "tie_embedding", "tie_embeddings", "share_embedding")
+# Wrappers that decide by themselves whether the embedding is the head, whatever the part says; and what they take where
+# they do not say it.
+DECIDES = {"moss_transcribe_diarize": True}
 # Wrappers whose class in transformers 5.24 ties by its own default, whatever their language model says.
 _UNTIED = """apertus1p5 aria cosmos3_omni exaone4_5 fuyu glm46v glmga idefics2 idefics3 llava_next minicpmv4_6
 minicpmv4_7 omniasr qianfan_ocr qwen2_audio qwen3_5 qwen3_5_moe qwen3_omni_moe_thinker qwen3_vl qwen3_vl_moe smolvlm
@@ -61,7 +64,8 @@ def language_part(config: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ..
         raise InvalidInputError(
             f"config: the language model of {shown(outer)} is {shown(levels[-1])}; expected one that states its sizes."
         )
-    tie = _tie(levels)
+    tie = _tie(levels[:1]) if outer in DECIDES else _tie(levels)
+    tie = DECIDES[outer] if tie is None and outer in DECIDES else tie
     return (inner if tie is None else inner | {"tie_word_embeddings": tie}), tuple(dict.fromkeys(left_out))
 
 
