@@ -44,22 +44,26 @@ from lessonlib.measured.published import points
 from lessonlib.measured.timing.cpu import recorded_cpu
 from lessonlib.measured.timing.decoder import NumpyDecoder, toy_model
 from lessonlib.measured.timing.server_client import Limits
-from lessonlib.model.attention import ChunkedAttention, GroupedQueryAttention, MultiHeadLatentAttention
+from lessonlib.model.attention import (
+    ChunkedAttention,
+    GroupedQueryAttention,
+    MultiHeadLatentAttention,
+    SharedCacheAttention,
+)
+from lessonlib.model.compressed import CompressedAttention, Entries, EntryIndexer
 from lessonlib.model.draft import DraftHead
 from lessonlib.model.feedforward import DenseFeedForward, MixtureOfExperts
 from lessonlib.model.hybrid import DifferentialAttention, SeveralMixers, SharedBlockAttention
 from lessonlib.model.precision import Precision
-from lessonlib.model.sparse import Indexer, SparseLatentAttention
+from lessonlib.model.recurrent import GatedLinearRecurrence, LightningAttention, MatrixLstm, Rwkv4
+from lessonlib.model.sparse import BlockIndexer, BlockSparseAttention, Indexer, SparseLatentAttention
 from lessonlib.model.state import (
     ConstantState,
+    Convolutions,
     GatedDeltaNet,
-    GatedLinearRecurrence,
     KimiDeltaAttention,
-    LightningAttention,
     Mamba1,
     Mamba2,
-    MatrixLstm,
-    Rwkv4,
     ShortConvolution,
 )
 from lessonlib.policy.levers import batch_to_limit
@@ -105,6 +109,13 @@ EXAMPLES: dict[type, Any] = {  # of what rules ask for, and of what has rules
         Mamba2(width=8, heads=4, head_dim=2, groups=2, state_size=2, conv_kernel=2),
         Mamba1(width=8, inner=4, state_size=2, step_rank=2, conv_kernel=2),
         ShortConvolution(width=8, conv_kernel=2),
+        Convolutions(width=8, channels=4, conv_kernel=2),
+        BlockIndexer(width=8, heads=2, key_dim=2, query_rank=4),
+        BlockSparseAttention(width=8, heads=4, kv_heads=2, head_dim=2, top_k=3, block=4, index_heads=2, index_dim=2),
+        Entries(width=8, heads=4, entry_dim=4, rate=4, series=1, top_k=2),
+        EntryIndexer(width=8, heads=4, entry_dim=4, rate=4, series=1, query_rank=4),
+        CompressedAttention(width=8, heads=4, head_dim=2, query_rank=4, groups=2, group_rank=2, window=4),
+        SharedCacheAttention(width=8, heads=4, kv_heads=2, head_dim=2),
         LightningAttention(width=8, heads=4, head_dim=2),
         MatrixLstm(width=8, heads=4, key_dim=2, value_dim=2),
         GatedLinearRecurrence(width=8, inner=4, heads=2, conv_kernel=2),
