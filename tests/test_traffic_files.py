@@ -262,6 +262,32 @@ def test_an_object_without_counts_is_counted_and_attributes_may_be_pairs_or_not(
     assert read_traffic(nested).left_out == {"without token counts": 3}
 
 
+def test_a_part_that_comes_up_late_is_taken_in():
+    plain = {"usage": {"prompt_tokens": 10, "completion_tokens": 20, "total_tokens": 30}}
+    late = {"usage": {**plain["usage"], "total_tokens": 35, "completion_tokens_details": {"reasoning_tokens": 5}}}
+    for before in (1500, 7000):
+        traffic = read_traffic(lines(*[plain] * before, late, plain))
+        assert traffic.output.tolist() == [20] * before + [25, 20]
+        assert traffic.columns["thought"] == "usage.completion_tokens_details.reasoning_tokens"
+    flat = {"usage": {"prompt_tokens": 10, "completion_tokens": 20, "reasoning_tokens": 5}}
+    with pytest.raises(InvalidInputError, match=r"line 1,501: new names, 'usage\.completion_tokens_details\.reasoning"):
+        read_traffic(lines(*[flat] * 1501, late))
+
+
+def test_a_cache_that_is_beside_some_prompts_and_unsaid_of_others_is_asked_for():
+    text = "n_in,cached_tokens,n_out,total_tokens\n1000,500,10,1010\n7,10240,10,10257\n100,40,10,\n"
+    with pytest.raises(InvalidInputError, match=r"cache='within' .* cache='beside'"):
+        read_traffic(text)
+    assert read_traffic(text, cache="beside").prompt.tolist() == [1500, 10_247, 140]
+
+
+def test_text_that_is_no_unicode_and_rows_that_are_no_objects():
+    odd = '{"prompt": "\\ud800", "prompt_tokens": 5, "output_tokens": 6}\n'
+    assert both(read_traffic(odd)) == ([5], [6])
+    with pytest.raises(InvalidInputError, match="5 is no JSON object"):
+        read_traffic(json.dumps({"data": [GOOD, 5]}))
+
+
 def test_progress_is_heard_and_ends_at_one(tmp_path):
     content = b"prompt_tokens,output_tokens\n" + b"1,2\n" * 300_000
     for name, data in (("a.csv", content), ("a.csv.gz", gzip.compress(content))):

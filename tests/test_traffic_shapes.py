@@ -239,6 +239,7 @@ SAMPLES = {
                                         "name": "execute_tool",
                                         "attributes": [{"key": "gen_ai.tool.name", "value": {"stringValue": "x"}}],
                                     },
+                                    span(**{f"{OTEL}input_tokens": 9, f"{OTEL}output_tokens": 1, "error.type": 500}),
                                 ],
                             }
                         ],
@@ -246,7 +247,7 @@ SAMPLES = {
                 ]
             }
         ),
-        ([100], [180], [50], 1),
+        ([100], [180], [50], 2),
     ),
     "DeepSeek usage": (
         lines(

@@ -48,12 +48,12 @@ PARTS = re.compile(r"cache|detail|reason|think|thought|audio|image|video|modalit
 CHARACTERS = re.compile(r"char|byte|letter|word")
 FAILED = set(
     "error errors errorcode errormsg errormessage errortype exception success succeeded statuscode httpstatuscode "
-    "httpstatus status level finishreason stopreason wascancelled metadatawascancelled".split()
+    "httpstatus status level finishreason stopreason wascancelled".split()
 )
-INNER = {"error", "errorcode", "errormessage", "statuscode"}  # the same behind a dot
+INNER = {"error", "errorcode", "errormessage", "statuscode", "wascancelled"}  # the same behind a dot
 MANY = set(
     "requests numrequests nrequests requestcount requestscount nummodelrequests apirequests successfulrequests count "
-    "calls numcalls callcount".split()
+    "calls numcalls callcount llmcalls numllmcalls apicalls invocations frequency occurrences".split()
 )
 
 
@@ -80,16 +80,27 @@ class Shape:
 
 @dataclass(frozen=True)
 class Columns:
-    """`places`: kind to a place among the columns. `failed`, `many`: places that say so. `shape`: None if unknown."""
+    """`places`: kind to a place among the columns. `failed`: places that say so, to the name that they are known by.
+
+    `many`: places that count requests. `shape`: None if it is unknown.
+    """
 
     places: Mapping[str, int]
-    failed: tuple[int, ...]
+    failed: Mapping[int, str]
     many: tuple[int, ...]
     shape: Shape | None
 
 
 def plain(title: str) -> str:
     return re.sub(r"[^a-z0-9]", "", title.lower())
+
+
+@cache
+def part_names() -> frozenset[str]:
+    """The last parts of the names of columns that are no prompt and no output."""
+    names = {name for kind in KINDS[2:] for line in NAMES[kind] for name in line.split()}
+    cells = (row[kind] or "" for row in rows_of("traffic_shapes") for kind in KINDS[2:])
+    return frozenset(names | {plain(name.rpartition(".")[2]) for cell in cells for name in cell.split("|")} - {""})
 
 
 @cache
@@ -137,10 +148,14 @@ def find_columns(titles: Sequence[str], chosen: Mapping[str, str | None]) -> Col
         twice = next(titles[place] for place in places.values() if list(places.values()).count(place) > 1)
         raise ColumnsError(f"one column, {shown(twice)}, is chosen for two things; choose two.")
     others = [(place, key) for place, key in enumerate(keys) if place not in places.values()]
-    says = FAILED | set(shape.failed if shape else ())
-    failed = tuple(place for place, key in others if key in says or plain(titles[place].rpartition(".")[2]) in INNER)
-    many = tuple(place for place, key in others if key in MANY)
-    return Columns(places, failed, many, shape)
+    failed: dict[int, str] = {}
+    for place, key in others:
+        leaf = plain(titles[place].rpartition(".")[2])
+        names = [name for name in (shape.failed if shape else ()) if key.endswith(name)]
+        names += [name for name, known in ((key, FAILED), (leaf, INNER)) if name in known]
+        if names:
+            failed[place] = names[0]
+    return Columns(places, failed, tuple(place for place, key in others if key in MANY), shape)
 
 
 def _chosen(titles: Sequence[str], kind: str, title: str) -> int:

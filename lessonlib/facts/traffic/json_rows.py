@@ -8,7 +8,7 @@ from itertools import chain, islice
 from typing import Any, TextIO
 
 from lessonlib.base.errors import InvalidInputError, shown
-from lessonlib.facts.traffic.columns import FAILED, Columns, ColumnsError, find_columns, plain
+from lessonlib.facts.traffic.columns import FAILED, Columns, ColumnsError, find_columns, part_names, plain
 from lessonlib.facts.traffic.json_values import FEW, JsonValues, Values
 from lessonlib.facts.traffic.numbers import Block
 
@@ -24,7 +24,7 @@ class JsonRows:
     """Requests of a JSON document or of JSON lines. `titles`: dotted names; `columns`, found in them; `where`."""
 
     def __init__(self, owner: str, first: str, text: TextIO, number: int, chosen: Mapping[str, str | None]) -> None:
-        self.owner = self.where = owner
+        self.owner, self.where, self.chosen = owner, owner, chosen
         self.nothing = f"{owner} holds no request; expected a JSON object a request."
         self.left_out: dict[str, int] = {}
         self.source = JsonValues(owner)
@@ -32,94 +32,88 @@ class JsonRows:
         seen = list(islice(values, LOOKED_AT))
         if not seen:
             raise InvalidInputError(self.nothing)
-        self.rows: Values = self._found(seen, values, chosen)
+        self.rows: Values = self._found(seen, values)
 
-    def _found(self, first: Sequence[tuple[Any, int]], values: Values, chosen: Mapping[str, str | None]) -> Values:
+    def _found(self, first: Sequence[tuple[Any, int]], values: Values) -> Values:
         """The requests, wherever they stand in the values; sets `titles`, `paths` and `columns`."""
-        everything = chain(first, values)
-        alone = len(first) == 1
-        problem = None
-        if not alone:
-            problem = self._columns([value for value, _ in first], chosen)
-            if problem is None:
-                return self._exploded(everything)
+        everything, whole = chain(first, values), [value for value, _ in first]
+        if len(first) > 1 and self._columns(whole) is None:
+            return self._exploded(everything)
         groups: dict[Path, list[Any]] = {}
-        for value, _ in first:
-            for path, rows in _lists(value, ()):
-                groups.setdefault(path, []).extend(rows[:LOOKED_AT])
-        fitting = {path: rows for path, rows in groups.items() if self._columns(rows, chosen) is None}
-        inner = [path for path in fitting if path[-1] not in WITHOUT]
+        for path, rows in chain.from_iterable(_lists(value, ()) for value in whole):
+            groups.setdefault(path, []).extend(rows[:LOOKED_AT])
+        inner = [path for path, rows in groups.items() if path[-1] not in WITHOUT and self._columns(rows) is None]
         inner = [path for path in inner if not any(path[: len(other)] == other for other in inner if other != path)]
         if len(inner) > 1:
             names = ", ".join(shown(".".join(path)) for path in inner[:8])
             raise InvalidInputError(f"{self.owner}: {len(inner)} lists may hold the requests ({names}); keep one.")
         if inner:
-            (path,) = inner
-            self._columns(fitting[path], chosen)
-            return self._inside(everything, path)
-        problem = problem or self._columns([value for value, _ in first], chosen)
+            self._columns(groups[inner[0]])
+            return self._inside(everything, inner[0])
+        problem = self._columns(whole)
         if problem is not None:
             raise InvalidInputError(f"{self.owner}, line {first[0][1]:,}: {problem}")
         return self._exploded(everything)
 
-    def _columns(self, rows: Sequence[Any], chosen: Mapping[str, str | None]) -> ColumnsError | None:
+    def _columns(self, rows: Sequence[Any]) -> ColumnsError | None:
         paths: dict[Path, None] = {}
         for row in rows:
             if isinstance(row, dict):
                 paths |= dict.fromkeys(_leaves(_unpacked(row)))
         for path in list(paths):  # what an error is, is seen whole
             paths |= {path[:depth]: None for depth in range(1, len(path)) if plain(path[depth - 1]) in FAILED}
-        titles = [".".join(path) for path in paths]
         try:
-            self.columns: Columns = find_columns(titles, chosen)
+            self._name(list(paths))
         except ColumnsError as problem:
             return problem
-        self.titles, self.paths = titles, list(paths)
         self.source.watch = tuple(f'"{self.paths[place][-1]}"' for place in self.columns.places.values())
         place = self.columns.places["prompt"]
         self.unpack = any(isinstance(row, dict) and isinstance(row.get("attributes"), list) for row in rows)
         self.lists = any(isinstance(_at(row, self.paths[place]), list) for row in map(_unpacked, rows))
         return None
 
+    def _name(self, paths: list[Path]) -> None:
+        """Find the columns among these paths; ColumnsError where that cannot be, and nothing changes."""
+        titles = [".".join(path) for path in paths]
+        self.columns: Columns = find_columns(titles, self.chosen)
+        self.titles, self.paths = titles, paths
+        self.beside = paths[self.columns.places["prompt"]][:-1]  # where the counts stand, and the names there
+        depth = len(self.beside)
+        self.names = {path[depth] for path in paths if len(path) > depth and path[:depth] == self.beside}
+
+    def _look_again(self, rows: Sequence[Any], keys: set[str], line: int) -> None:
+        """Take in columns of parts, such as thought tokens, that come up for the first time."""
+        new = {path for row in rows for path in _leaves(row) if plain(path[-1]) in part_names()} - set(self.paths)
+        before = self.columns.places
+        if new:
+            try:
+                self._name([*self.paths, *sorted(new)])
+            except ColumnsError as problem:
+                self.source.refuse(line, str(problem).rstrip("."))
+            if any(self.columns.places.get(kind) != place for kind, place in before.items()):
+                names = ", ".join(shown(".".join(path)) for path in sorted(new))
+                self.source.refuse(line, f"new names, {names}, change what the others mean; part the log here")
+        self.names |= keys
+
     def _inside(self, values: Iterable[tuple[Any, int]], path: Path) -> Values:
         for value, line in values:
             for holder in _follow(value, path[:-1]):
                 rows = holder.get(path[-1])
-                yield from ((row, line) for row in rows if isinstance(row, dict)) if isinstance(rows, list) else ()
+                yield from ((self.source.object(row, line), line) for row in rows) if isinstance(rows, list) else ()
                 for key in holder.keys() & WITHOUT:
                     if isinstance(holder[key], list):
                         reason = f"listed as {key}"
                         self.left_out[reason] = self.left_out.get(reason, 0) + len(holder[key])
 
-    def _exploded(self, values: Iterable[tuple[Any, int]]) -> Values:
-        """The values as they are; one whose columns are lists as a row for each of their places."""
+    def _exploded(self, values: Values) -> Values:
+        """The values as they are, or the rows that their lists make."""
         if not self.lists:
-            yield from values
-            return
-        columns = self.columns
-        needed = [self.paths[place] for place in columns.places.values()]
-        others = [self.paths[place] for place in (*columns.failed, *columns.many)]
-        for value, line in values:
-            lists = {path: _at(value, path) for path in (*needed, *others)}
-            lists = {path: cells for path, cells in lists.items() if isinstance(cells, list)}
-            if len(set(map(len, lists.values()))) > 1 or not all(path in lists for path in needed[:2]):
-                there = {".".join(path): lists.get(path) for path in needed}
-                said = ", ".join(
-                    f"{shown(name)} has {'no list' if found is None else f'{len(found):,} values'}"
-                    for name, found in there.items()
-                )
-                self.source.refuse(line, f"{said}; expected lists of one length, with one value a request")
-            for cells in zip(*lists.values(), strict=True):
-                row: dict[str, Any] = {}
-                for path, cell in zip(lists, cells, strict=True):
-                    inner = row
-                    for key in path[:-1]:
-                        inner = inner.setdefault(key, {})
-                    inner[path[-1]] = cell
-                yield row, line
+            return values
+        needed = [self.paths[place] for place in self.columns.places.values()]
+        others = [self.paths[place] for place in (*self.columns.failed, *self.columns.many)]
+        return _rows_of_lists(self.source, values, needed, others)
 
     def blocks(self) -> Iterator[Block]:
-        columns = self.columns
         needed: Iterable[int] = range(len(self.titles))  # all of them once, to look at texts beside the numbers
         while True:
             lines: list[int] = []
@@ -128,6 +122,11 @@ class JsonRows:
             while len(lines) < ROWS and (batch := list(islice(self.rows, FEW))):
                 rows = [row for row, _ in batch]
                 cells: dict[Path, list[Any]] = {(): list(map(_unpacked, rows)) if self.unpack else rows}
+                keys = set(chain.from_iterable(one for one in _cells(cells, self.beside) if isinstance(one, dict)))
+                if not keys <= self.names:
+                    self._look_again(cells[()], keys, batch[0][1])
+                    missing = {place: [None] * len(lines) for place in self._needed() if place not in block.found}
+                    block.found |= missing
                 for place, found in block.found.items():
                     found += _cells(cells, self.paths[place])
                 lines += [line for _, line in batch]
@@ -136,7 +135,11 @@ class JsonRows:
             if not lines:
                 return
             yield block
-            needed = {0, len(self.titles) - 1, *columns.places.values(), *columns.failed, *columns.many}
+            needed = self._needed()
+
+    def _needed(self) -> set[int]:
+        columns = self.columns
+        return {0, len(self.titles) - 1, *columns.places.values(), *columns.failed, *columns.many}
 
 
 def _leaves(row: Mapping[str, Any], before: Path = ()) -> Iterator[Path]:
@@ -156,6 +159,33 @@ def _unpacked(row: Any) -> Any:
             if isinstance(pair, dict) and isinstance(value := pair.get("value"), dict) and value:
                 named[str(pair.get("key"))] = next(iter(value.values()))
         return {**row, "attributes": named}
+    return row
+
+
+def _rows_of_lists(source: JsonValues, values: Values, needed: Sequence[Path], others: Sequence[Path]) -> Values:
+    """A row for each place in the lists of a value; `needed`: those of prompt, output and their parts."""
+    for value, line in values:
+        lists = {path: _at(value, path) for path in (*needed, *others)}
+        lists = {path: cells for path, cells in lists.items() if isinstance(cells, list)}
+        if len(set(map(len, lists.values()))) > 1 or not all(path in lists for path in needed[:2]):
+            said = ", ".join(f"{shown('.'.join(path))} has {_how_many(lists.get(path))}" for path in needed)
+            source.refuse(line, f"{said}; expected lists of one length, with one value a request")
+        for cells in zip(*lists.values(), strict=True):
+            yield _nested(zip(lists, cells, strict=True)), line
+
+
+def _how_many(cells: list[Any] | None) -> str:
+    return "no list" if cells is None else f"{len(cells):,} values"
+
+
+def _nested(cells: Iterable[tuple[Path, Any]]) -> dict[str, Any]:
+    """An object with each cell at its path."""
+    row: dict[str, Any] = {}
+    for path, cell in cells:
+        inner = row
+        for key in path[:-1]:
+            inner = inner.setdefault(key, {})
+        inner[path[-1]] = cell
     return row
 
 

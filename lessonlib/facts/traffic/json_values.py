@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterator
 from itertools import chain, islice
+from operator import methodcaller
 from typing import Any, NoReturn, TextIO
 
 from lessonlib.base.errors import InvalidInputError, shown
@@ -43,9 +44,9 @@ class JsonValues:
         except _NotWholeError:
             pass
         for value, line in self._of_document(first, text, number):
-            yield self._object(value, line), line
+            yield self.object(value, line), line
 
-    def _object(self, value: Any, line: int) -> Any:
+    def object(self, value: Any, line: int) -> Any:
         if not isinstance(value, dict):
             self.refuse(line, f"{shown(value)} is no JSON object; expected one a request, with named numbers")
         return value
@@ -56,6 +57,7 @@ class JsonValues:
         while block := list(islice(lines, FEW)):
             text = "".join(block)
             simple = bool(self.watch) and not any(text.count(key) > len(block) for key in self.watch)
+            simple = simple and all(max(map(methodcaller("count", key), block)) < 2 for key in self.watch[:2])
             try:
                 pairs = [scan(line, 0) for line in block] if simple else []
                 rests = {line[end:] for line, (_, end) in zip(block, pairs, strict=True)} if simple else {"?"}
@@ -64,13 +66,13 @@ class JsonValues:
             if rests <= {"\n", "\r\n", ""}:
                 values = [value for value, _ in pairs]
                 if set(map(type, values)) != {dict}:
-                    values = [self._object(value, n) for n, value in enumerate(values, number)]
+                    values = [self.object(value, n) for n, value in enumerate(values, number)]
                 yield from zip(values, range(number, number + len(block)), strict=True)
             else:
                 for n, line in enumerate(block, number):
                     if not line.isspace():
                         try:
-                            yield self._object(_loads(line), n), n
+                            yield self.object(_loads(line), n), n
                         except _NotWholeError as error:
                             self.refuse(n, str(error))
             number += len(block)

@@ -75,12 +75,12 @@ def meant(log: Log, thought: str | None, cache: str | None, cached_chosen: bool)
         settled = getattr(log.shape, known, "")
         asked = _Question(log, kind, whole, np.where(out, 0, amounts), within, beside, given, settled)
         side = asked.side()
-        if side is None and kind == "cached" and cached_chosen:
+        if side is None and kind == "cached" and not (asked.larger | (asked.beside & ~asked.within)).any():
             side = np.zeros(len(out), bool)
-        if side is None and kind == "cached":
-            unused = [log.titles[name] for name in ("cached", "written") if name in log.titles]
-            part["cached"], side = zero, np.zeros(len(out), bool)
-        elif side is None:
+            if not cached_chosen:
+                unused = [log.titles[name] for name in ("cached", "written") if name in log.titles]
+                part["cached"] = zero
+        if side is None:
             raise asked.error()
         sides[kind] = side
         notes += asked.notes(side) if not unused or kind == "thought" else []
@@ -117,7 +117,7 @@ class _Question(NamedTuple):
             return there
         if self.given:
             return there & (self.given == "beside")
-        larger = there & (self.part > self.whole)
+        larger = self.larger
         within, beside = self.within & ~self.beside & there, self.beside & ~self.within & there
         if (larger & within).any():  # these totals leave the part out
             within = within & False
@@ -128,6 +128,11 @@ class _Question(NamedTuple):
         if within.any() != beside.any():
             return beside | (unknown & beside.any())
         return beside | (unknown & (self.settled == "beside")) if self.settled else None
+
+    @property
+    def larger(self) -> Any:
+        """Rows whose part is larger than what it would be within."""
+        return self.part > self.whole
 
     @property
     def _names(self) -> tuple[str, str]:
@@ -159,15 +164,17 @@ class _Question(NamedTuple):
         parts, whole = self._names
         row = int(np.argmax(self.part > 0))
         total = self.log.counts.get("total")
+        words, argument = ("thought", "thought") if self.kind == "thought" else ("cached", "cache")
         neither = (
-            f" Line {self.log.lines[row]:,}: the total {total[row]:,} is neither prompt + output nor that + thought."
+            f" Line {self.log.lines[row]:,}: the total {total[row]:,} is neither prompt + output nor that + {words}."
             if total is not None and total[row] > 0 and not (self.within[row] or self.beside[row])
             else ""
         )
+        name = "output" if self.kind == "thought" else "prompt"
         return InvalidInputError(
-            f"{self.log.owner}: the thought tokens {parts} count either within the output {whole} or beside it, and "
-            f"nothing in the file says which.{neither} Pass thought='within' if the output counts them already, or "
-            "thought='beside' if they are to be added to it."
+            f"{self.log.owner}: the {words} tokens {parts} count either within the {name} {whole} or beside it, and "
+            f"nothing in the file says which of all rows.{neither} Pass {argument}='within' if the {name} counts them "
+            f"already, or {argument}='beside' if they are to be added to it."
         )
 
 

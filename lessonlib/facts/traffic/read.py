@@ -19,14 +19,14 @@ MOST_LINE = 2**22  # characters of the line of column names
 TOTALS = {
     form
     for word in ("total", "totals", "sum", "subtotal", "grand total", "average", "mean")
-    for form in (word, word.title(), word.upper(), f"{word.capitalize()}", f"{word.title()}:")
+    for form in (word, word.title(), word.upper(), word.capitalize(), f"{word.capitalize()}:")
 }
 TEXTS = {
     "prompt": {"prompt", "input", "question", "prompttext", "inputtext", "requesttext"},
     "output": {"output", "completion", "response", "answer", "outputtext", "generatedtext", "responsetext"},
 }
 FEWEST_CHARACTERS = 20  # of texts, for their lengths to be no coincidence
-GOOD = {"", "0", "none", "null", "nan", "false", "no", "ok", "success", "succeeded", "[]", "{}"}
+GOOD = set("0 - n/a na nil none null nan false no ok success succeeded [] {}".split()) | {""}
 BAD = ("fail", "error", "cancel", "timeout", "timed out", "abort", "reject")
 
 
@@ -35,8 +35,7 @@ def read_log(
 ) -> tuple[Meant, JsonRows | CsvRows]:
     """What a log means, and the table that it was read from."""
     rows = open_rows(owner, text, chosen)
-    columns, titles = rows.columns, rows.titles
-    problems, found = Problems(owner), {kind: [] for kind in columns.places}  # type: ignore[var-annotated]
+    problems, found = Problems(owner), dict[str, list[Any]]()
     without: dict[str, list[tuple[int, Any]]] = {}
     lines: list[Any] = []
     count = 0
@@ -50,7 +49,7 @@ def read_log(
             problems.refuse()
         if block is None:
             break
-        size = len(block.lines)
+        columns, titles, size = rows.columns, rows.titles, len(block.lines)
         failed = np.zeros(size, bool)
         for reason, mask in _without(block, columns, titles, size).items():
             without.setdefault(reason, []).append((count, mask))
@@ -59,7 +58,7 @@ def read_log(
         for kind, place in columns.places.items():
             numbers, faults = counts(block.pick(place), kind in ("prompt", "output"))
             wrong = {row: f", column {shown(titles[place])}{what}" for row, what in faults.items()} | wrong
-            found[kind].append(numbers)
+            found.setdefault(kind, [np.full(count, MISSING)]).append(numbers)
             if first:
                 _refuse_characters(rows, kind, numbers, block)
         if not columns.places.keys() & {"cached", "written", "thought"}:
@@ -71,6 +70,7 @@ def read_log(
         if count > MOST_ROWS:
             raise InvalidInputError(f"{owner} has over {MOST_ROWS:,} rows; take every tenth, or a day of them.")
     problems.refuse()
+    columns, titles = rows.columns, rows.titles
     if not count:
         raise InvalidInputError(rows.nothing)
     masks = {}
@@ -115,15 +115,16 @@ def _half_empty(prompt: Any, output: Any, columns: Columns, titles: Sequence[str
 def _without(block: Block, columns: Columns, titles: Sequence[str], size: int) -> dict[str, Any]:
     """Rows that are no requests that were served: reason to a mask."""
     found = {}
-    for place in columns.failed:
-        cells, name = block.pick(place), one_line(titles[place])
-        seen = {cell: _says_failed(plain(name), cell) for cell in set(map(str, cells))}
+    for place, name in columns.failed.items():
+        cells = block.pick(place)
+        seen = {cell: _says_failed(name, cell) for cell in set(map(str, cells))}
         if any(seen.values()):
-            reason = f"failed, by the column {name}"
-            if plain(name) == "cachehit":
-                reason = f"answered from a cache of answers, by the column {name}"
+            what = "answered from a cache of answers" if name == "cachehit" else "failed"
+            reason = f"{what}, by the column {one_line(titles[place])}"
             found[reason] = np.fromiter((seen[str(cell)] for cell in cells), bool, size)
     for place in {0, len(titles) - 1} - set(columns.places.values()):
+        if plain(titles[place].rpartition(".")[2]) in TEXTS["prompt"] | TEXTS["output"]:
+            continue
         labels = block.pick(place)
         if type(labels[-1]) is str and not TOTALS.isdisjoint(map(str, labels)):
             found["a total, not a request"] = np.array([str(label) in TOTALS for label in labels])
@@ -135,7 +136,7 @@ def _says_failed(name: str, cell: str) -> bool:
     text = cell.strip().lower()
     if name in ("success", "succeeded"):
         return text in ("false", "0", "no")
-    if name in ("cachehit", "wascancelled", "metadatawascancelled"):
+    if name in ("cachehit", "wascancelled"):
         return text in ("true", "1", "yes")
     if text.isdigit():
         return int(text) >= 400 if "status" in name else int(text) != 0
@@ -165,8 +166,9 @@ def _refuse_characters(rows: JsonRows | CsvRows, kind: str, numbers: Any, block:
         if plain(beside.rpartition(".")[2]) not in TEXTS.get(kind, ()) or place == rows.columns.places[kind]:
             continue
         texts = [str(cell or "") for cell in block.pick(place)]
-        for unit, lengths in (("characters", [*map(len, texts)]), ("bytes", [len(text.encode()) for text in texts])):
-            sizes = np.array(lengths)[there]
+        encoded = [text.encode(errors="replace") for text in texts]
+        for unit, lengths in (("characters", map(len, texts)), ("bytes", map(len, encoded))):
+            sizes = np.array(list(lengths))[there]
             if sizes.sum() >= FEWEST_CHARACTERS and (sizes == numbers[there]).all():
                 raise InvalidInputError(
                     f"{rows.where}: the column {shown(title)} counts the {unit} of {shown(beside)}, not tokens; count "
