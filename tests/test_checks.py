@@ -62,6 +62,7 @@ from lessonlib.model.state import (
     Rwkv4,
     ShortConvolution,
 )
+from lessonlib.policy.full_server import steady_state
 from lessonlib.policy.levers import batch_to_limit
 from lessonlib.policy.serving.traffic import Traffic
 from lessonlib.request.cost import request_cost
@@ -93,6 +94,7 @@ EXAMPLES: dict[type, Any] = {  # of what rules ask for, and of what has rules
         NumpyDecoder(toy_model(1, 4, 2, 4, 4), 4),
         request_cost(server(), Request(5, 5)),
         new_figure("a figure")[0],
+        steady_state(server(), Request(5, 5)),
         LengthQuantiles((0.5, 1), (10, 20)),
         GroupedQueryAttention(width=8, heads=4, kv_heads=2, head_dim=2),
         MultiHeadLatentAttention(width=8, heads=4, kv_rank=4, nope_dim=2, rope_dim=2, value_dim=2),
@@ -187,7 +189,7 @@ POOL = (
     *(*ALONE, *NOT_NUMBERS, [], (), [2, 0.5, 7], np.array([[1.0, 2.0]]), np.array(1.0)),
     *([value] for value in (*NUMBERS, *WORDS, *EXAMPLES.values())),
     *([value, value, object()] for value in ALONE[:3]),
-    *({"bf16": value} for value in (*NUMBERS, (16, 2))),
+    *({"bf16": value} for value in (*NUMBERS, (16, 2), *EXAMPLES.values())),
     {5: 1},
     "independent",
 )
