@@ -44,14 +44,21 @@ from lessonlib.measured.published import points
 from lessonlib.measured.timing.cpu import recorded_cpu
 from lessonlib.measured.timing.decoder import NumpyDecoder, toy_model
 from lessonlib.measured.timing.server_client import Limits
-from lessonlib.model.attention import ChunkedAttention, GroupedQueryAttention, MultiHeadLatentAttention
+from lessonlib.model.attention import (
+    ChunkedAttention,
+    GroupedQueryAttention,
+    MultiHeadLatentAttention,
+    SharedCacheAttention,
+)
+from lessonlib.model.compressed import CompressedAttention, Entries, EntryIndexer
 from lessonlib.model.draft import DraftHead
 from lessonlib.model.feedforward import DenseFeedForward, MixtureOfExperts
 from lessonlib.model.hybrid import DifferentialAttention, SeveralMixers, SharedBlockAttention
 from lessonlib.model.precision import Precision
-from lessonlib.model.sparse import Indexer, SparseLatentAttention
+from lessonlib.model.sparse import BlockIndexer, BlockSparseAttention, Indexer, SparseLatentAttention
 from lessonlib.model.state import (
     ConstantState,
+    Convolutions,
     GatedDeltaNet,
     GatedLinearRecurrence,
     KimiDeltaAttention,
@@ -98,6 +105,25 @@ EXAMPLES: dict[type, Any] = {  # of what rules ask for, and of what has rules
         MultiHeadLatentAttention(width=8, heads=4, kv_rank=4, nope_dim=2, rope_dim=2, value_dim=2),
         ChunkedAttention(width=8, heads=4, kv_heads=2, head_dim=2, chunk=4),
         Indexer(width=8, heads=4, key_dim=2, query_rank=4),
+        BlockIndexer(width=8, heads=4, key_dim=2, query_rank=8),
+        SharedCacheAttention(width=8, heads=4, kv_heads=2, head_dim=2),
+        BlockSparseAttention(width=8, heads=4, kv_heads=2, head_dim=2, top_k=2, block=4, index_heads=2, index_dim=2),
+        Entries(width=8, heads=4, entry_dim=8, rate=4, series=1),
+        EntryIndexer(width=8, heads=4, entry_dim=8, rate=4, series=2, query_rank=4),
+        CompressedAttention(
+            width=8,
+            heads=4,
+            head_dim=8,
+            query_rank=4,
+            groups=2,
+            group_rank=2,
+            window=4,
+            rate=4,
+            top_k=2,
+            index_heads=2,
+            index_dim=4,
+        ),
+        Convolutions(width=8, conv_kernel=3, channels=4),
         SparseLatentAttention(width=8, heads=4, kv_rank=4, nope_dim=2, rope_dim=2, value_dim=2, top_k=3),
         ConstantState(width=8, conv_kernel=2),
         GatedDeltaNet(width=8, key_heads=2, value_heads=2, key_dim=2, value_dim=2, conv_kernel=2),
