@@ -110,6 +110,9 @@ size: env ## print the lines of the library by room, its largest file and what i
 bench: env ## measure the speed; the last line is one JSON object
 	$(RUN) tools/bench.py $(ARGS)
 
-clean: ## remove .venv, .venv-torch and all that running made
-	rm -rf .venv .venv-torch .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
+clean: ## remove all that running made, with .venv and .venv-torch, unless another made these
+	@if grep -qs . .venv/lessonlib-setup.txt && ! grep -q "filled, not made" .venv/lessonlib-setup.txt; then rm -rf .venv; fi
+	@if [ -e .venv-torch/begun ] || [ -e .venv-torch/made ]; then rm -rf .venv-torch; fi
+	@for it in .venv .venv-torch; do [ ! -e $$it ] || echo "$$it was not made here, so it stays as it is."; done
+	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
 	find . -name __pycache__ -prune -exec rm -rf {} + -o -name .ipynb_checkpoints -prune -exec rm -rf {} +

@@ -11,7 +11,7 @@ A draft head reads the hidden states of its target instead of the whole text, so
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
-from lessonlib.base.checks import Checked, a, count, flag
+from lessonlib.base.checks import Checked, a, checked, count, flag
 from lessonlib.model.attention import GroupedQueryAttention
 from lessonlib.model.block import Block
 from lessonlib.model.config.drafts import eagle3_sizes
@@ -87,6 +87,7 @@ class DraftHead(Checked):
         return cls.eagle3(**sizes, name=name)
 
     @classmethod
+    @checked(**dict.fromkeys(("width", "inner", "heads", "kv_heads", "head_dim", "vocabulary"), count()))
     def eagle3(
         cls,
         width: int,
