@@ -1,0 +1,151 @@
+"""Time a real engine at real size on this machine's CPU: llama.cpp's server, a model of half a billion parameters.
+
+`make engine` makes the engine and files of random weights (engine_files.py); `time_engine` starts the server on them
+and times it from outside by time_server, as any server (engine_run.py). All steps run on one thread. First the
+yardsticks: the rate at which one thread reads memory, and that of a large matrix product. Then decode of two models
+and a prefill, from which `efficiency_from_runs` calibrates; then `FORETOLD`, each predicted before it is timed; then
+prefill by length, decode by context, by batch and by the format of the weights.
+"""
+
+import os
+from dataclasses import replace
+from functools import cache
+from typing import Any, NamedTuple
+
+from lessonlib.base.errors import LessonError
+from lessonlib.facts.tables import DATA
+from lessonlib.measured.own_runs import TimedRun, efficiency_from_runs
+from lessonlib.measured.timing.cpu import TimingFailedError, timed_apart
+from lessonlib.measured.timing.predictions import this_machine
+from lessonlib.measured.timing.record import Record, TimedPass, read_records
+from lessonlib.request.cost import request_cost
+from lessonlib.request.request import Request
+from lessonlib.time.deployment import Efficiency
+from lessonlib.time.roofline import pass_cost
+
+MODEL = "qwen2.5-0.5b"
+FULL, SMALL, PLAIN = "fp16", "fp16, 8 layers", "fp16, plain attention"
+VARIANTS: dict[str, dict[str, Any]] = {
+    FULL: {"weights": "fp16", "changed": {}, "flash": True},
+    SMALL: {"weights": "fp16", "changed": {"num_hidden_layers": 8}, "flash": True},
+    PLAIN: {"weights": "fp16", "changed": {}, "flash": False},
+    "q8_0": {"weights": "q8_0", "changed": {}, "flash": True},
+    "q4_0": {"weights": "q4_0", "changed": {}, "flash": True},
+}
+MARKS = 2  # tokens of a prompt that are no words: a comma and the last stop
+STEPS = 32  # output tokens of a timing of decode
+SHORT = 32  # tokens of context in the middle of those steps, as few as time_server's prompts allow
+ROUNDS = 3
+
+
+class EngineMissingError(LessonError):
+    """There is no engine on this machine, or no file of weights; the message says how to make them."""
+
+
+class Timing(NamedTuple):
+    """What is asked of the server: a prompt of `words` and `output` tokens, `batch` at once, at most `repeats` times.
+
+    `phase`: "prefill" by the time to the first token, "decode" by the time between tokens, "request" for the whole.
+    """
+
+    phase: str
+    variant: str
+    words: int
+    output: int
+    batch: int = 1
+    repeats: int = ROUNDS
+
+    @property
+    def context(self) -> int:
+        """Tokens cached in the middle of its steps."""
+        return self.words + MARKS + (self.output - 2) // 2 if self.phase == "decode" else 0
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """The fields of its point in a record."""
+        tokens = 1 if self.phase == "decode" else self.words + MARKS
+        what = {"phase": self.phase, "variant": self.variant, "context": self.context, "tokens": tokens}
+        return what | {"batch": self.batch} | ({"output": self.output} if self.phase == "request" else {})
+
+
+def _prefill(tokens: int) -> Timing:
+    return Timing("prefill", FULL, tokens - MARKS, 2)
+
+
+def _decode(context: int, variant: str = FULL, batch: int = 1, repeats: int = ROUNDS) -> Timing:
+    return Timing("decode", variant, context - MARKS - (STEPS - 2) // 2, STEPS, batch, repeats)
+
+
+CALIBRATING = (_decode(SHORT), _decode(SHORT, SMALL), _prefill(512))
+FORETOLD = (
+    Timing("request", FULL, 256 - MARKS, 64),
+    _decode(2048),
+    _decode(SHORT, batch=4),
+    _decode(SHORT, "q8_0"),
+)
+OTHERS = (
+    *map(_prefill, (32, 128, 1024)),
+    _decode(512),
+    *(_decode(context, repeats=2) for context in (4096, 8192)),
+    *(_decode(context, PLAIN) for context in (SHORT, 2048)),
+    _decode(SHORT, "q4_0"),
+    *(_decode(SHORT, batch=batch) for batch in (2, 8, 16)),
+)
+
+
+def stages(quick: bool) -> int:
+    """Lines that the timing prints before its record: two for the yardsticks, twice, and one for each timing."""
+    rounds = 1 if quick else ROUNDS
+    timings = (*CALIBRATING, *FORETOLD, *(() if quick else OTHERS))
+    return 4 + sum(min(rounds, timing.repeats) for timing in timings)
+
+
+def time_engine(quick: bool = False, progress: bool = True) -> Record:
+    """Time the engine of `make engine` on this CPU; returns the checked Record.
+
+    `quick`: once what is calibrated on and what is foretold, some two minutes; else all, three times, some half an
+    hour. Before each timing it waits for other programs to rest, a minute at most, then goes on; the record says both.
+    Raises EngineMissingError, and TimingFailedError with the last words of what failed.
+    """
+    home = DATA.parent / ".venv-engine"
+    python = home / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+    if not (home / "made").exists() or not list((home / "weights").glob("*.gguf")):
+        raise EngineMissingError("No engine was timed: there is none here. `make engine` in a terminal makes it.")
+    command = [str(python), "-m", "lessonlib.measured.timing.engine_run", str(home / "weights")]
+    return timed_apart(command + ["--quick"] * quick, "time_engine", "timing the engine", stages(quick), progress)
+
+
+@cache
+def recorded_engine() -> Record:
+    """The newest run of `time_engine` that is kept in data/timings."""
+    records, _ = read_records(DATA / "timings", "engine")
+    if not records:
+        raise TimingFailedError("recorded_engine: data/timings holds no record of an engine.")
+    return records[-1]
+
+
+def timed(record: Record, timing: Timing) -> TimedPass:
+    """The point of a record that this timing made."""
+    return next(one for one in record.points if all(getattr(one, key) == value for key, value in timing.place.items()))
+
+
+def calibrations(record: Record) -> dict[str, Efficiency | str]:
+    """The Efficiency that the record's first three timings give, or why they give none: added up, and overlapping."""
+    first, second, prompt = (timed(record, timing) for timing in CALIBRATING)
+    one, other = (TimedRun(this_machine(record, at.variant), at.quickest, at.context) for at in (first, second))
+    prefill = TimedRun(this_machine(record), prompt.quickest, new=prompt.tokens)
+    found: dict[str, Efficiency | str] = {}
+    for name, overlap in (("added up", False), ("overlapping", True)):
+        try:
+            found[name] = efficiency_from_runs(one, other, prefill, overlap)
+        except LessonError as error:
+            found[name] = str(error)
+    return found
+
+
+def expected_seconds(record: Record, timing: Timing, efficiency: Efficiency) -> float:
+    """What the arithmetic says of a timing, with that efficiency of the record's yardsticks."""
+    machine = replace(this_machine(record, timing.variant), efficiency=efficiency)
+    if timing.phase == "request":
+        return request_cost(machine, Request(timing.words + MARKS, timing.output)).undisturbed
+    return pass_cost(machine, timing.place["tokens"], timing.context, timing.batch).seconds
