@@ -4,7 +4,7 @@ import json
 import os
 import sys
 import urllib.request
-from dataclasses import replace
+from dataclasses import asdict, replace
 from types import SimpleNamespace
 
 import pytest
@@ -12,7 +12,7 @@ import pytest
 from lessonlib.base.errors import InvalidInputError
 from lessonlib.facts.catalogue import load_model, model_record
 from lessonlib.measured.timing.cpu import TimingFailedError, timed_apart
-from lessonlib.measured.timing.engine import CALIBRATING, FORETOLD, MODEL, VARIANTS, calibrations, stages, timed
+from lessonlib.measured.timing.engine import CALIBRATING, FORETOLD, MODEL, NARROW, VARIANTS, calibrations, stages, timed
 from lessonlib.measured.timing.engine_files import FORMATS, file_bytes, parameters_in, vocabulary, write_weights
 from lessonlib.measured.timing.engine_run import EXTRA, LIMITS, models, served
 from lessonlib.measured.timing.predictions import predictions, this_machine
@@ -22,8 +22,8 @@ from lessonlib.measured.timing.server_client import TOLD, WORDS
 
 TOY = {
     "hidden_size": 256,
-    "intermediate_size": 512,
-    "num_hidden_layers": 12,
+    "intermediate_size": 2048,
+    "num_hidden_layers": 4,
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
     "vocab_size": 1024,
@@ -159,6 +159,7 @@ def test_what_is_foretold_was_foretold_before_it_was_timed(record):
     assert found.keys() == record.conditions["calibrated"].keys() == {"added up", "overlapping"}
     for name, one in found.items():
         assert isinstance(one, str) == (name not in said[0]["by"])
+        assert record.conditions["calibrated"][name] == (one if isinstance(one, str) else asdict(one))
 
 
 def test_the_measured_times_stand_beside_predictions(record):
@@ -166,4 +167,4 @@ def test_the_measured_times_stand_beside_predictions(record):
     assert len(rows) == len(record.points) + 1 and all(row.ratio > 1 for row in rows)
     q8 = this_machine(record, "q8_0")
     assert q8.sizes.dense_bytes < 0.6 * this_machine(record).sizes.dense_bytes
-    assert this_machine(record).model.layers == 12 and this_machine(record, "fp16, 8 layers").model.layers == 8
+    assert this_machine(record, NARROW).model.blocks[0][1].feedforward.inner == 1216

@@ -56,8 +56,7 @@ YARDSTICK_BYTES = 2**30  # memory that the yardstick reads: many times a cache
 
 def file_of(changed: Mapping[str, Any], weights: str) -> str:
     """The name of the file with that format and those changes of the config."""
-    cut = f"-{changed['num_hidden_layers']}-layers" if "num_hidden_layers" in changed else ""
-    return f"{weights}{cut}.gguf"
+    return f"{weights}{'-narrow' if changed else ''}.gguf"
 
 
 def models(changed: Mapping[str, Any]) -> dict[str, tuple[Model, str]]:
@@ -222,7 +221,7 @@ class Run:
         print(json.dumps(what)[1:], flush=True)
 
     def measure_yardsticks(self) -> None:
-        """The rate of reading memory and that of a matrix product, by one thread; before the timings and after."""
+        """The rate of reading memory and that of a matrix product, by one thread: twice, as all else is repeated."""
         memory = np.ones(YARDSTICK_BYTES // 4, dtype=np.float32)
         rows, product = np.ones((512, 1024), dtype=np.float32), np.ones((1024, 5632), dtype=np.float32)
         calls: dict[str, tuple[float, str, Callable[[], Any]]] = {
@@ -272,10 +271,10 @@ def measure(
     rounds = 1 if quick else ROUNDS
     for _ in range(rounds):
         run.time(CALIBRATING)
+    run.measure_yardsticks()
     run.predict()
     for number in range(rounds):
         run.time(timing for timing in (*FORETOLD, *(() if quick else OTHERS)) if number < timing.repeats)
-    run.measure_yardsticks()
     conditions["notes"] = list(run.notes)
     return found | {"points": list(run.points.values())}
 
