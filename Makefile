@@ -59,7 +59,7 @@ oracle: .venv-torch/made ## make the rows of tests/data again and compare (ARGS=
 	  "could not be installed: pip's message above says why. Nothing else needs it: make test runs without." >&2; exit 1; }
 	@touch $@
 
-engine: .venv-engine/made ## make a real engine (llama.cpp) with files of random weights, 2.5 GB, for notebook 06 (ARGS=record)
+engine: .venv-engine/made ## make a real engine (llama.cpp) with files of random weights, 2.3 GB, for notebook 06 (ARGS=record)
 	$(ENGINE_RUN) tools/engine.py $(ARGS)
 
 engine-clean: ## remove that engine and its files

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple
 
-from lessonlib.base.errors import LessonError
+from lessonlib.base.errors import InvalidInputError, LessonError
 from lessonlib.facts.tables import DATA
 from lessonlib.measured.own_runs import TimedRun, efficiency_from_runs
 from lessonlib.measured.timing.cpu import TimingFailedError, timed_apart
@@ -126,8 +126,12 @@ def recorded_engine() -> Record:
 
 
 def timed(record: Record, timing: Timing) -> TimedPass:
-    """The point of a record that this timing made."""
-    return next(one for one in record.points if all(getattr(one, key) == value for key, value in timing.place.items()))
+    """The point of a record that this timing made; InvalidInputError where it holds none."""
+    for one in record.points:
+        if all(getattr(one, key) == value for key, value in timing.place.items()):
+            return one
+    where = f"the record of {record.when} holds no {timing.phase} at context {timing.context}, {timing.variant}"
+    raise InvalidInputError(f"{where}, batch {timing.batch}; expected one that time_engine made.")
 
 
 def calibrations(record: Record) -> dict[str, Efficiency | str]:
@@ -157,7 +161,7 @@ class Foretold(NamedTuple):
 def foretold(record: Record) -> list[Foretold]:
     """What the record predicted before it was timed, beside its quickest repeat."""
     found = []
-    for timing, said in zip(FORETOLD, record.conditions["predicted"], strict=True):
+    for timing, said in zip(FORETOLD, record.conditions["predicted"], strict=False):
         if timing.phase == "request":
             what = f"request {timing.words + MARKS} → {timing.output}"
             measured = min(one.seconds for one in record.requests)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lessonlib.base.checks import wrong
 from lessonlib.base.errors import InvalidInputError, LessonError
 from lessonlib.base.units import format_seconds
 from lessonlib.facts.catalogue import load_model, model_config
@@ -56,7 +57,10 @@ def this_machine(record: Record, variant: str = "") -> Deployment:
     device, conditions, rates, cpu = record.device, record.conditions, record.yardsticks, record.what == "cpu"
     dtype, precision = ("fp32", Precision("fp32")) if cpu else ("fp16", Precision("fp16"))
     if record.what == "engine":
-        chosen = conditions["variants"][variant or next(iter(conditions["variants"]))]
+        variants = conditions["variants"]
+        if variant and variant not in variants:
+            raise wrong("this_machine", "variant", variant, f"one of the record's: {'; '.join(variants)}")
+        chosen = variants[variant or next(iter(variants))]
         config = model_config(conditions["model"]) | conditions["changed"] | chosen["changed"]
         model, one = Model.from_config(config, name=conditions["model"]), chosen["weights"]
         precision = Precision(one, head=one, embedding=one, cache="fp16", compute="fp16")

@@ -57,16 +57,25 @@ SIZES = _that(
     f"whole numbers for some of {', '.join(sorted(TOY_SIZES))}",
     lambda value: isinstance(value, dict) and value.keys() <= TOY_SIZES and _each(COUNT, value.values()),
 )
-OBJECTS = _that("a list of objects", lambda value: isinstance(value, list | tuple) and _each(OBJECT, value))
+
+
+def _objects(**rules: Rule) -> Rule:
+    """A list of objects, each with these keys, and others beside them."""
+    return _that(
+        f"a list of objects, each with {', '.join(rules)}",
+        lambda value: (
+            isinstance(value, list | tuple)
+            and _each(OBJECT, value)
+            and all(_each(rule, [one.get(key)]) for one in value for key, rule in rules.items())
+        ),
+    )
+
+
+RATES = _that("seconds by name", lambda value: isinstance(value, dict) and _each(SECONDS, value.values()))
+VARIANT = _objects(weights=choice(BITS), changed=OBJECT)
 VARIANTS = _that(
-    "objects by name, each with the format of its `weights` and what is `changed` in the config",
-    lambda value: (
-        isinstance(value, dict)
-        and all(
-            isinstance(one, dict) and isinstance(one.get("changed"), dict) and one.get("weights") in BITS
-            for one in value.values()
-        )
-    ),
+    "objects by name, each with a format of `weights` and what is `changed` in the config",
+    lambda value: isinstance(value, dict) and value and VARIANT.turn(list(value.values())) is not REFUSED,
 )
 GAP = rate("seconds", zero=True)
 GAPS = _that(
@@ -75,15 +84,7 @@ GAPS = _that(
         value == {} or (isinstance(value, dict) and value.keys() == PERCENTILES.keys() and _each(GAP, value.values()))
     ),
 )
-REPLY = {"name": TEXT, "concurrency": COUNT, "problem": TEXT, "notes": TEXTS, "gaps": GAPS}
-ONE_REPLY = _that(
-    f"an object with {', '.join(REPLY)}",
-    lambda value: isinstance(value, dict) and all(_each(rule, [value.get(key)]) for key, rule in REPLY.items()),
-)
-REPLIES = _that(
-    f"a list of replies, each {ONE_REPLY.expected}",
-    lambda value: isinstance(value, list | tuple) and _each(ONE_REPLY, value),
-)
+REPLIES = _objects(name=TEXT, concurrency=COUNT, problem=TEXT, notes=TEXTS, gaps=GAPS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,6 +153,11 @@ class Record:
 
 
 YARDSTICK = a(Yardstick)
+GAUGE = rate("cores", zero=True)
+ENGINE = {
+    "predicted": _objects(predicted=TEXT, timed=TEXT, by=RATES),
+    "load": _objects(waited=GAP, before=GAUGE, during=GAUGE),
+}
 GPU = {
     "device": {"name": TEXT, "memory": BYTES},
     "conditions": {"model": TEXT, "dtype": TEXT, "bucket": COUNT, "attention": TEXT, "left_out": TEXTS},
@@ -168,7 +174,7 @@ NEEDS: dict[str, dict[str, dict[str, Rule]]] = {
     "mps": GPU,
     "server": {"conditions": {"model": TEXT, "ended": TEXT, "replies": REPLIES}},
     "engine": {
-        "conditions": {"model": TEXT, "changed": OBJECT, "variants": VARIANTS, "predicted": OBJECTS, "load": OBJECTS},
+        "conditions": {"model": TEXT, "changed": OBJECT, "variants": VARIANTS} | ENGINE,
         "yardsticks": {"read_bandwidth": YARDSTICK, "matmul_rate": YARDSTICK},
     },
 }
