@@ -66,18 +66,19 @@ engine-clean: ## remove that engine and its files
 	rm -rf .venv-engine
 
 test-engine: ## test the timing of a real engine with a toy model, in .venv-engine (200 MB)
+	@rm -f .venv-engine/no-wheel
 	@$(MAKE) --no-print-directory --quiet .venv-engine/made || { test -e .venv-engine/no-wheel && echo "make test-engine: skipped:" \
 	  "no wheel of the engine is to be had for this Python and system (above)."; }
 	@test ! -e .venv-engine/made || $(ENGINE_RUN) -m pytest --confcutdir=tests/with_engine tests/with_engine
 
 .venv-engine/made: $(ENGINE_NEEDS)
-	@"$(PYTHON)" -c "import ensurepip, venv" 2>/dev/null || { echo "make $(MAKECMDGOALS): $(PYTHON) with its venv" \
+	@"$(PYTHON)" -c "import ensurepip, venv" 2>/dev/null || { echo "make: $(PYTHON) with its venv" \
 	  "module is not there: install Python 3.11 to 3.13, or name another (PYTHON=python3.12)." >&2; exit 1; }
 	@echo "Making .venv-engine with $(PYTHON): llama.cpp as a wheel, 200 MB"
 	@rm -rf .venv-engine/made .venv-engine/no-wheel && "$(PYTHON)" -m venv --clear .venv-engine
 	@$(ENGINE_RUN) -m pip install --quiet --disable-pip-version-check --only-binary :all: -r $(ENGINE_NEEDS) \
 	  2>.venv-engine/said || { cat .venv-engine/said >&2; ! grep -q "No matching distribution" .venv-engine/said || \
-	  touch .venv-engine/no-wheel; echo "make $(MAKECMDGOALS): the engine could not be installed: pip's message above" \
+	  touch .venv-engine/no-wheel; echo "make: the engine could not be installed: pip's message above" \
 	  "says why. Nothing else needs it: make test runs without." >&2; exit 1; }
 	@touch $@
 

@@ -18,13 +18,14 @@ sys.path.insert(0, str(ROOT))
 from lessonlib.base.errors import LessonError  # noqa: E402
 from lessonlib.base.units import format_bytes  # noqa: E402
 from lessonlib.facts.tables import DATA  # noqa: E402
-from lessonlib.measured.timing.engine import MODEL, stages, time_engine  # noqa: E402
+from lessonlib.measured.timing.engine import DEEPEST, MODEL, ROUNDS, stages, time_engine  # noqa: E402
 from lessonlib.measured.timing.engine_files import file_bytes, parameters_in, write_weights  # noqa: E402
 from lessonlib.measured.timing.engine_run import models  # noqa: E402
 from lessonlib.measured.timing.predictions import timing_report  # noqa: E402
 from lessonlib.measured.timing.record import write_record  # noqa: E402
 
 FOLDER = ROOT / ".venv-engine" / "weights"
+RECORDS = DATA / "timings"
 
 
 def write_files(folder: Path) -> None:
@@ -50,25 +51,28 @@ def _whole(path: Path, parameters: int) -> bool:
     return path.exists() and parameters_in(path) == parameters
 
 
-def keep_record() -> None:
+def keep_record(rounds: int = ROUNDS, deepest: int = DEEPEST) -> None:
     """Time the engine, write the record, and take the older ones away."""
-    print(f"Timing the engine: {stages(False)} timings, about half an hour. Close other programs.", flush=True)
-    record = time_engine()
-    older = set((DATA / "timings").glob("engine-*.json"))
-    written = write_record(record, DATA / "timings")
+    number = stages(False, rounds, deepest)
+    print(f"Timing the engine: {number} timings, about half an hour. Close other programs.", flush=True)
+    record = time_engine(rounds=rounds, deepest=deepest)
+    older = set(RECORDS.glob("engine-*.json"))
+    written = write_record(record, RECORDS)
     for path in older - {written}:
         path.unlink()
-    print(timing_report(record), f"Written to {written.relative_to(ROOT)}.", sep="\n")
+    print(timing_report(record), f"Written to {written}.", sep="\n")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", nargs="?", choices=("files", "record"), default="files")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="record: how often each thing is timed")
+    parser.add_argument("--deepest", type=int, default=DEEPEST, help="record: the longest context, in tokens")
     chosen = parser.parse_args()
     try:
         write_files(FOLDER)
         if chosen.what == "record":
-            keep_record()
+            keep_record(chosen.rounds, chosen.deepest)
     except LessonError as error:
         print(error, file=sys.stderr)
         return 1

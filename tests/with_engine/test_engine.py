@@ -9,7 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 
+import engine
 from lessonlib.base.errors import InvalidInputError
+from lessonlib.base.units import format_bytes
 from lessonlib.facts.catalogue import load_model, model_record
 from lessonlib.measured.timing.cpu import TimingFailedError, timed_apart
 from lessonlib.measured.timing.engine import CALIBRATING, FORETOLD, MODEL, NARROW, VARIANTS, calibrations, stages, timed
@@ -129,7 +131,7 @@ def record(folder):
     """The quick run, in an interpreter of its own as a learner starts it."""
     code = (
         "import json, sys; from pathlib import Path; from lessonlib.measured.timing.engine_run import measure; "
-        "print(json.dumps(measure(Path(sys.argv[1]), True, json.loads(sys.argv[2]), 1.0)))"
+        "print(json.dumps(measure(Path(sys.argv[1]), True, changed=json.loads(sys.argv[2]), patience=1.0)))"
     )
     command = [sys.executable, "-c", code, str(folder), json.dumps(TOY)]
     return timed_apart(command, "time_engine", "timing", stages(True), False)
@@ -168,3 +170,23 @@ def test_the_measured_times_stand_beside_predictions(record):
     q8 = this_machine(record, "q8_0")
     assert q8.sizes.dense_bytes < 0.6 * this_machine(record).sizes.dense_bytes
     assert this_machine(record, NARROW).model.blocks[0][1].feedforward.inner == 1216
+
+
+def test_the_tool_says_what_it_takes_writes_once_and_keeps_the_newest_record(record, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(engine, "models", lambda changed: models(TOY))
+    engine.write_files(tmp_path / "weights")
+    said = capsys.readouterr().out
+    size = sum(file_bytes(model, weights) for model, weights in models(TOY).values())
+    assert f"They take {format_bytes(size)} of disk" in said and "make engine-clean" in said
+    assert {path.name for path in (tmp_path / "weights").iterdir()} == models(TOY).keys()
+    engine.write_files(tmp_path / "weights")
+    assert capsys.readouterr().out.startswith("The files of random weights are there")
+    monkeypatch.setattr(engine, "RECORDS", tmp_path)
+    monkeypatch.setattr(engine, "time_engine", lambda **asked: record)
+    (tmp_path / "engine-2020-01-01T00-00-00Z.json").write_text("older")
+    (tmp_path / "cpu-2020-01-01T00-00-00Z.json").write_text("another's")
+    for _ in range(2):  # the same record twice is the same file
+        engine.keep_record()
+        kept = sorted(path.name for path in tmp_path.glob("*.json"))
+        assert kept[0].startswith("cpu-") and len(kept) == 2
+        assert read_record(tmp_path / kept[1]) == record

@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple
 
+from lessonlib.base.checks import checked, count, flag
 from lessonlib.base.errors import InvalidInputError, LessonError
 from lessonlib.facts.tables import DATA
 from lessonlib.measured.own_runs import TimedRun, efficiency_from_runs
@@ -37,6 +38,7 @@ MARKS = 2  # tokens of a prompt that are no words: a comma and the last stop
 STEPS = 32  # output tokens of a timing of decode
 SHORT = 32  # tokens of context in the middle of those steps, as few as time_server's prompts allow
 ROUNDS = 3
+DEEPEST = 8192
 
 
 class EngineMissingError(LessonError):
@@ -87,33 +89,41 @@ FORETOLD = (
 OTHERS = (
     *map(_prefill, (32, 128, 1024)),
     _decode(512),
-    *(_decode(context, repeats=2) for context in (4096, 8192)),
+    *(_decode(context, repeats=2) for context in (4096, DEEPEST)),
     *(_decode(context, PLAIN) for context in (SHORT, 2048)),
     _decode(SHORT, "q4_0"),
     *(_decode(SHORT, batch=batch) for batch in (2, 8, 16)),
 )
 
 
-def stages(quick: bool) -> int:
+def rounds_of(quick: bool, rounds: int = ROUNDS, deepest: int = DEEPEST) -> list[list[Timing]]:
+    """What is timed after the calibration, round by round; no context beyond `deepest` but those that are foretold."""
+    chosen = (*FORETOLD, *(one for one in OTHERS if not quick and one.context <= deepest))
+    return [[one for one in chosen if number < one.repeats] for number in range(1 if quick else rounds)]
+
+
+def stages(quick: bool, rounds: int = ROUNDS, deepest: int = DEEPEST) -> int:
     """Lines that the timing prints before its record: two for the yardsticks, twice, and one for each timing."""
-    rounds = 1 if quick else ROUNDS
-    timings = (*CALIBRATING, *FORETOLD, *(() if quick else OTHERS))
-    return 4 + sum(min(rounds, timing.repeats) for timing in timings)
+    planned = rounds_of(quick, rounds, deepest)
+    return 4 + sum(len(CALIBRATING) + len(one) for one in planned)
 
 
-def time_engine(quick: bool = False, progress: bool = True) -> Record:
+@checked(quick=flag(), progress=flag(), rounds=count(), deepest=count())
+def time_engine(quick: bool = False, progress: bool = True, rounds: int = ROUNDS, deepest: int = DEEPEST) -> Record:
     """Time the engine of `make engine` on this CPU; returns the checked Record.
 
-    `quick`: once what is calibrated on and what is foretold, some two minutes; else all, three times, some half an
-    hour. Before each timing it waits for other programs to rest, a minute at most, then goes on; the record says both.
-    Raises EngineMissingError, and TimingFailedError with the last words of what failed.
+    `quick`: once what is calibrated on and what is foretold, some two minutes; else all, `rounds` times, some half an
+    hour. `deepest`: the longest context; each takes its prompt's time first, long on a slow machine. Before each timing
+    it waits for other programs to rest, half a minute at most, and then goes on; the record says so. Raises
+    EngineMissingError, and TimingFailedError with the last words of what failed.
     """
     home = DATA.parent / ".venv-engine"
     python = home / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     if not (home / "made").exists() or not list((home / "weights").glob("*.gguf")):
         raise EngineMissingError("No engine was timed: there is none here. `make engine` in a terminal makes it.")
     command = [str(python), "-m", "lessonlib.measured.timing.engine_run", str(home / "weights")]
-    return timed_apart(command + ["--quick"] * quick, "time_engine", "timing the engine", stages(quick), progress)
+    command += [str(number) for number in (int(quick), rounds, deepest)]
+    return timed_apart(command, "time_engine", "timing the engine", stages(quick, rounds, deepest), progress)
 
 
 @cache

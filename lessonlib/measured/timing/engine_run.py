@@ -1,6 +1,6 @@
 """What `time_engine` runs in .venv-engine: the server as a process of its own, the waiting for idle cores, the plan.
 
-    python -m lessonlib.measured.timing.engine_run FOLDER [--quick]
+    python -m lessonlib.measured.timing.engine_run FOLDER QUICK ROUNDS DEEPEST
 
 FOLDER holds the files of `make engine`. Prints a line for each stage; the last line is the record, as JSON.
 """
@@ -28,14 +28,15 @@ from lessonlib.facts.catalogue import model_config
 from lessonlib.measured.timing.cpu import TimingFailedError, this_device, yardstick
 from lessonlib.measured.timing.engine import (
     CALIBRATING,
+    DEEPEST,
     FORETOLD,
     MODEL,
-    OTHERS,
     ROUNDS,
     VARIANTS,
     Timing,
     calibrations,
     expected_seconds,
+    rounds_of,
 )
 from lessonlib.measured.timing.predictions import remarks
 from lessonlib.measured.timing.record import Record, head, record_from
@@ -50,7 +51,7 @@ ROOM = 8192 + 256  # tokens of context of a single sequence; of each of several,
 FEW = 256
 PATIENCE = 120  # seconds for the server to load
 QUIET = 0.3  # cores that others may keep busy
-RESTLESS = 60.0  # seconds to wait for that before each timing
+RESTLESS = 30.0  # seconds to wait for that before each timing
 YARDSTICK_BYTES = 2**30  # memory that the yardstick reads: many times a cache
 
 
@@ -87,11 +88,9 @@ class Neighbours:
     def rest(self) -> tuple[float, float]:
         """Wait until others are quiet twice running, or `patience` is over; seconds waited, and how busy they are."""
         start, calm, busy = time.perf_counter(), 0, 0.0
-        while calm < 2 and (time.perf_counter() - start < self.patience or not calm):
+        while calm < 2 and time.perf_counter() - start < self.patience:
             busy = self.busy()
             calm = calm + 1 if busy <= QUIET else 0
-            if not calm and time.perf_counter() - start >= self.patience:
-                break
         return time.perf_counter() - start, busy
 
     @contextmanager
@@ -188,13 +187,14 @@ class Run:
         """Each timing once, those of one server together."""
 
         def server(timing: Timing) -> tuple[str, int, bool]:
-            # The prompt of a single sequence whose steps are timed may take all cores: its prefill is not timed.
+            # The prompt of a single sequence whose steps are timed may take all idle cores: its prefill is not timed.
             return timing.variant, 16 if timing.batch > 1 else 1, timing.phase == "decode" and timing.batch == 1
 
         for (variant, parallel, all_cores), group in groupby(sorted(timings, key=server), server):
             chosen = VARIANTS[variant]
             file = self.folder / file_of(chosen["changed"], chosen["weights"])
-            threads = self.found["device"]["cores"] if all_cores else 1
+            idle = all_cores and self.neighbours.busy() <= QUIET  # threads that wait for each other spin
+            threads = self.found["device"]["cores"] if idle else 1
             with served(file, parallel, threads, chosen["flash"]) as (address, process):
                 for timing in group:
                     self._ask(address, process, timing)
@@ -249,7 +249,12 @@ class Run:
 
 
 def measure(
-    folder: Path, quick: bool, changed: Mapping[str, Any] | None = None, patience: float = RESTLESS
+    folder: Path,
+    quick: bool,
+    rounds: int = ROUNDS,
+    deepest: int = DEEPEST,
+    changed: Mapping[str, Any] | None = None,
+    patience: float = RESTLESS,
 ) -> dict[str, Any]:
     """The fields of a record. `changed`: what a toy's config has otherwise than the catalogue's."""
     import xllamacpp  # type: ignore[import-not-found]
@@ -262,22 +267,23 @@ def measure(
         "threads": 1,
     }
     conditions |= {"engine": "llama.cpp, by xllamacpp", "kernels": xllamacpp.get_system_info().strip(" |")}
-    conditions |= {"predicted": [], "load": []}
+    conditions |= {"rounds": 1 if quick else rounds, "deepest": deepest, "predicted": [], "load": []}
     made = head("engine", numpy=np.__version__, xllamacpp=version("xllamacpp"))
     found = made | {"device": this_device(), "conditions": conditions, "yardsticks": {}, "requests": []}
     run = Run(folder, conditions["changed"], Neighbours(patience), found)
     conditions["load"] = run.neighbours.said
     run.measure_yardsticks()
-    rounds = 1 if quick else ROUNDS
-    for _ in range(rounds):
+    planned = rounds_of(quick, rounds, deepest)
+    for _ in planned:
         run.time(CALIBRATING)
     run.measure_yardsticks()
     run.predict()
-    for number in range(rounds):
-        run.time(timing for timing in (*FORETOLD, *(() if quick else OTHERS)) if number < timing.repeats)
+    for timings in planned:
+        run.time(timings)
     conditions["notes"] = list(run.notes)
     return found | {"points": list(run.points.values())}
 
 
 if __name__ == "__main__":
-    print(json.dumps(measure(Path(sys.argv[1]), "--quick" in sys.argv[2:])), flush=True)
+    asked_quick, *asked = map(int, sys.argv[2:])
+    print(json.dumps(measure(Path(sys.argv[1]), bool(asked_quick), *asked)), flush=True)
