@@ -285,5 +285,5 @@ def measure(
 
 
 if __name__ == "__main__":
-    asked_quick, *asked = map(int, sys.argv[2:])
-    print(json.dumps(measure(Path(sys.argv[1]), bool(asked_quick), *asked)), flush=True)
+    quick, rounds, deepest = map(int, sys.argv[2:])
+    print(json.dumps(measure(Path(sys.argv[1]), bool(quick), rounds, deepest)), flush=True)
