@@ -30,6 +30,7 @@ from lessonlib.measured.timing.engine import (
     stages,
     time_engine,
     timed,
+    token_costs,
 )
 from lessonlib.measured.timing.predictions import predictions, this_machine
 from lessonlib.measured.timing.record import read_records, record_from
@@ -84,13 +85,6 @@ def quickest(phase, context=32, variant="fp16", batch=1, tokens=1):
     wanted = (phase, context, variant, batch, tokens)
     points = recorded_engine().points
     return next(p.quickest for p in points if (p.phase, p.context, p.variant, p.batch, p.tokens) == wanted)
-
-
-def times_its_bytes(variant, last):
-    """What a cached token adds to a step, over its bytes / bandwidth."""
-    token = (quickest("decode", last, variant) - quickest("decode", 32, variant)) / (last - 32)
-    machine = this_machine(recorded_engine())
-    return token * machine.bandwidth / machine.cache_bytes_per_token
 
 
 def test_the_engines_run_is_a_whole_one_and_names_no_machine(engine):
@@ -154,7 +148,7 @@ def test_numbers_of_few_bits_save_time_but_less_than_their_bytes(quiet):
 
 
 def test_a_cached_token_takes_many_times_its_bytes_and_less_with_plain_attention(quiet):
-    flash, plain = times_its_bytes("fp16", 2048), times_its_bytes("fp16, plain attention", 2048)
+    flash, plain = (times for _, times in token_costs(quiet).values())
     assert 2 < plain < flash
     mixer = this_machine(quiet).model.blocks[0][1].mixer
     assert mixer.heads / mixer.kv_heads == 7  # "seven query heads share each KV head"

@@ -8,16 +8,20 @@ prefill by length, decode by context, by batch and by the format of the weights.
 """
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
+from statistics import median
 from typing import Any, NamedTuple
 
 from lessonlib.base.checks import checked, count, flag
 from lessonlib.base.errors import InvalidInputError, LessonError
+from lessonlib.base.text import markdown_table
+from lessonlib.base.units import format_seconds
 from lessonlib.facts.tables import DATA
 from lessonlib.measured.own_runs import TimedRun, efficiency_from_runs
 from lessonlib.measured.timing.cpu import TimingFailedError, timed_apart
-from lessonlib.measured.timing.predictions import label, this_machine
+from lessonlib.measured.timing.predictions import label, predictions, this_machine
 from lessonlib.measured.timing.record import Record, TimedPass, read_records
 from lessonlib.request.cost import request_cost
 from lessonlib.request.request import Request
@@ -187,3 +191,48 @@ def expected_seconds(record: Record, timing: Timing, efficiency: Efficiency) -> 
     if timing.phase == "request":
         return request_cost(machine, Request(timing.words + MARKS, timing.output)).undisturbed
     return pass_cost(machine, timing.place["tokens"], timing.context, timing.batch).seconds
+
+
+# ---- as text
+
+
+def engine_said(record: Record) -> str:
+    """What ran, the machine's two yardsticks, and what other programs took meanwhile."""
+    machine, others = this_machine(record), sorted(one["during"] for one in record.conditions["load"])
+    rates = f"{machine.bandwidth / 1e9:.1f} GB/s and multiplies {machine.peak / 1e9:.1f} GFLOP/s"
+    return (
+        f"{record.when[:10]}: {machine.model.parameters:,} parameters, {record.device['cores']} cores, one thread\n"
+        f"it reads {rates}; other programs kept {median(others):.1f} cores busy meanwhile, {others[-1]:.1f} at most"
+    )
+
+
+def beside_floor(record: Record, points: Sequence[TimedPass]) -> str:
+    """A Markdown table of points of the record: floor, quickest repeat, their ratio, slowest over quickest."""
+    floors, table = dict(zip(record.points, predictions(record), strict=False)), []
+    for point in points:
+        floor, spread = floors[point], max(point.seconds) / point.quickest
+        times = [format_seconds(time, 3) for time in (floor.predicted, point.quickest)]
+        ratio = f"{point.quickest / floor.predicted:.2f}"
+        table.append([floor.what, *times, ratio, f"{spread:.2f} of {len(point.seconds)}"])
+    return markdown_table(("what", "floor", "measured", "ratio", "spread of repeats"), table)
+
+
+def token_costs(record: Record) -> dict[str, tuple[float, float]]:
+    """What a cached token adds to a step, by variant: seconds, and those over its bytes / bandwidth."""
+    machine, found = this_machine(record), {}
+    for variant in (FULL, PLAIN):
+        alone = [one for one in record.points if (one.phase, one.batch, one.variant) == ("decode", 1, variant)]
+        first, *_, last = sorted(alone, key=lambda one: one.context) if len(alone) > 1 else (None, None)
+        if first and last:
+            seconds = (last.quickest - first.quickest) / (last.context - first.context)
+            found[variant] = seconds, seconds * machine.bandwidth / machine.cache_bytes_per_token
+    return found
+
+
+def foretold_table(record: Record) -> str:
+    """A Markdown table of what was predicted before it was timed, with the error of each prediction."""
+    rows, table = foretold(record), []
+    for one in rows:
+        cells = [f"{format_seconds(time, 3)} ({time / one.measured - 1:+.0%})" for time in one.by.values()]
+        table.append([one.what, format_seconds(one.measured, 3), *cells])
+    return markdown_table(("foretold", "measured", *rows[0].by), table)
