@@ -3,6 +3,7 @@
 
 PYTHON ?= python3
 ARGS ?=
+NB ?=
 NOTEBOOKS = $(wildcard notebooks/*.ipynb)
 
 ifeq ($(OS),Windows_NT)
@@ -23,16 +24,20 @@ ENGINE_NEEDS = tests/with_engine/requirements.txt
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL = help
-.PHONY: help lab test test-slow test-torch test-engine test-wheel test-browser engine engine-clean oracle counts size env check nbval notebooks bench bench-browser clean
+.PHONY: help lab fresh test test-slow test-torch test-engine test-wheel test-browser engine engine-clean oracle counts size env check nbval notebooks bench bench-browser clean
 
 help: ## list the targets
 	@echo "make lab   opens the notebooks;   make test   runs every test.   All targets:"
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  \1|\2/p' Makefile | while IFS='|' read -r name what; do \
 	  printf '  %-14s%s\n' $$name "$$what"; done
 
-lab: env ## set up, and open JupyterLab at the first notebook (make lab ARGS=--no-browser)
-	$(RUN) -m jupyterlab --ServerApp.port_retries=100 --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb \
+lab: env ## set up, and open JupyterLab at your copy of the first notebook (make lab ARGS=--no-browser)
+	@$(RUN) tools/working_copy.py
+	$(RUN) -m jupyterlab --ServerApp.port_retries=100 --LabApp.default_url=/lab/tree/my_notebooks/00_start_here.ipynb \
 	  $(if $(filter 0,$(shell id -u 2>/dev/null)),--allow-root) $(ARGS)
+
+fresh: env ## take anew your copies of the notebooks in which you changed nothing (NB=03: that one, yours kept beside it)
+	@$(RUN) tools/working_copy.py fresh $(NB)
 
 test: check ## set up, and run all: the checks, the tests, every notebook against its stored outputs
 	$(RUN) -m pytest -n 2
@@ -53,13 +58,15 @@ oracle: .venv-torch/made ## make the rows of tests/data again and compare (ARGS=
 	@"$(TORCH_PYTHON)" -c "import ensurepip, venv" 2>/dev/null || { echo "make $(MAKECMDGOALS): $(TORCH_PYTHON) with its venv" \
 	  "module is not there: install Python 3.11, or name another that PyTorch has a build for (TORCH_PYTHON=python3.12)." >&2; \
 	  exit 1; }
+	@[ ! -e .venv-torch ] || [ -e .venv-torch/begun ] || [ -e .venv-torch/made ] || { echo "make $(MAKECMDGOALS): .venv-torch" \
+	  "was not made here, so it stays as it is: move it away or delete it, and run this again." >&2; exit 1; }
 	@echo "Making .venv-torch with $(TORCH_PYTHON)"
-	@rm -rf .venv-torch && "$(TORCH_PYTHON)" -m venv .venv-torch
+	@rm -rf .venv-torch && mkdir .venv-torch && touch .venv-torch/begun && "$(TORCH_PYTHON)" -m venv .venv-torch
 	@$(TORCH_RUN) -m pip install --quiet --disable-pip-version-check -r $(TORCH_NEEDS) || { echo "make $(MAKECMDGOALS): PyTorch" \
 	  "could not be installed: pip's message above says why. Nothing else needs it: make test runs without." >&2; exit 1; }
 	@touch $@
 
-engine: .venv-engine/made ## make a real engine (llama.cpp) with files of random weights, 2.3 GB, for notebook 06 (ARGS=record)
+engine: .venv-engine/made ## make a real engine (llama.cpp) with files of random weights, 2.3 GB, for notebook 07 (ARGS=record)
 	$(ENGINE_RUN) tools/engine.py $(ARGS)
 
 engine-clean: ## remove that engine and its files
@@ -98,8 +105,10 @@ bench-browser: env .venv/browser.txt ## measure in a browser the time from a sli
 	@touch $@
 
 env: ## set up .venv, or refresh it after a change of pyproject.toml or constraints.txt
-	@command -v "$(PYTHON)" >/dev/null 2>&1 || { echo "$(PYTHON) is not there: install Python 3.11 to 3.13" \
-	  "(Debian and Ubuntu: apt install python3 python3-venv) and run this again." >&2; exit 1; }
+	@"$(PYTHON)" -c "import sys; sys.exit(sys.version_info < (3, 6))" >/dev/null 2>&1 || { echo "$(PYTHON) is not there," \
+	  "or does not run, or is too old: install Python 3.11 to 3.13 (Debian and Ubuntu: apt install python3 python3-venv)," \
+	  "name another (make lab PYTHON=python3.12), or with pyenv choose one (pyenv local 3.12); then run this again." >&2; \
+	  exit 1; }
 	@"$(PYTHON)" tools/setup_env.py
 
 check: env ## lint, format and types

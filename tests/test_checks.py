@@ -35,19 +35,36 @@ from lessonlib.base.checks import (
     text,
 )
 from lessonlib.base.errors import UnknownNameError, shown
+from lessonlib.face.figures.style import new_figure
 from lessonlib.facts.measurements import load_measurements
 from lessonlib.facts.own_traffic import OwnTraffic
 from lessonlib.facts.workloads import load_workload
 from lessonlib.measured.own_runs import TimedRun
 from lessonlib.measured.published import points
+from lessonlib.measured.timing.cpu import recorded_cpu
+from lessonlib.measured.timing.decoder import NumpyDecoder, toy_model
 from lessonlib.measured.timing.server_client import Limits
 from lessonlib.model.attention import ChunkedAttention, GroupedQueryAttention, MultiHeadLatentAttention
 from lessonlib.model.draft import DraftHead
 from lessonlib.model.feedforward import DenseFeedForward, MixtureOfExperts
+from lessonlib.model.hybrid import DifferentialAttention, SeveralMixers, SharedBlockAttention
 from lessonlib.model.precision import Precision
 from lessonlib.model.sparse import Indexer, SparseLatentAttention
-from lessonlib.model.state import ConstantState, GatedDeltaNet, KimiDeltaAttention, Mamba1, Mamba2, ShortConvolution
+from lessonlib.model.state import (
+    ConstantState,
+    GatedDeltaNet,
+    GatedLinearRecurrence,
+    KimiDeltaAttention,
+    LightningAttention,
+    Mamba1,
+    Mamba2,
+    MatrixLstm,
+    Rwkv4,
+    ShortConvolution,
+)
+from lessonlib.policy.levers import batch_to_limit
 from lessonlib.policy.serving.traffic import Traffic
+from lessonlib.request.cost import request_cost
 from lessonlib.request.lengths import LengthQuantiles
 from lessonlib.request.request import Case, Request
 from lessonlib.time.deployment import Efficiency, Speculation
@@ -71,6 +88,11 @@ EXAMPLES: dict[type, Any] = {  # of what rules ask for, and of what has rules
         load_measurements()[0],
         points()[0],
         TimedRun(server(), 0.01),
+        recorded_cpu(),
+        batch_to_limit(),
+        NumpyDecoder(toy_model(1, 4, 2, 4, 4), 4),
+        request_cost(server(), Request(5, 5)),
+        new_figure("a figure")[0],
         LengthQuantiles((0.5, 1), (10, 20)),
         GroupedQueryAttention(width=8, heads=4, kv_heads=2, head_dim=2),
         MultiHeadLatentAttention(width=8, heads=4, kv_rank=4, nope_dim=2, rope_dim=2, value_dim=2),
@@ -83,6 +105,13 @@ EXAMPLES: dict[type, Any] = {  # of what rules ask for, and of what has rules
         Mamba2(width=8, heads=4, head_dim=2, groups=2, state_size=2, conv_kernel=2),
         Mamba1(width=8, inner=4, state_size=2, step_rank=2, conv_kernel=2),
         ShortConvolution(width=8, conv_kernel=2),
+        LightningAttention(width=8, heads=4, head_dim=2),
+        MatrixLstm(width=8, heads=4, key_dim=2, value_dim=2),
+        GatedLinearRecurrence(width=8, inner=4, heads=2, conv_kernel=2),
+        Rwkv4(width=8, inner=4),
+        SeveralMixers(width=8, mixers=(Rwkv4(width=8, inner=4), Rwkv4(width=8, inner=4))),
+        SharedBlockAttention(width=8, heads=4, kv_heads=2, head_dim=2),
+        DifferentialAttention(width=8, heads=4, kv_heads=2, head_dim=2),
         DenseFeedForward(width=8, inner=4),
         MixtureOfExperts(width=8, experts=4, experts_per_token=2, expert_inner=4),
         Limits(),
@@ -212,8 +241,9 @@ def test_a_checked_dataclass_refuses_what_its_rules_refuse(kind):
     example = EXAMPLES[kind]
     assert kind.rules.keys() <= {field.name for field in fields(kind)}
     for name, rule in kind.rules.items():
+        owner = kind.__name__ if name == "name" else example.owner
         for value in bad(rule):
-            refused(lambda bad={name: value}: replace(example, **bad), rule, example.owner, name, value)
+            refused(lambda bad={name: value}: replace(example, **bad), rule, owner, name, value)
 
 
 def same(one: Any, other: Any) -> bool:

@@ -346,11 +346,11 @@ def test_a_large_file_with_infinity_where_no_size_stands(tmp_path):
 def test_an_own_file_that_is_not_read_names_the_nearest_model(tmp_path):
     path = tmp_path / "new.json"
     for config, near in ((LLAMA, "32 layers of width 4,096"), ({"hidden_size": 576, "num_hidden_layers": 30}, "")):
-        path.write_text(json.dumps(config | {"model_type": "jamba"}), encoding="utf-8")
-        message = refuses(lambda: own_model(path), "Mamba", "own_layout.md", near, kind=UnsupportedModelError)
+        path.write_text(json.dumps(config | {"model_type": "zaya"}), encoding="utf-8")
+        message = refuses(lambda: own_model(path), "zaya", "own_layout.md", near, kind=UnsupportedModelError)
         assert re.search(r"load_model\('[\w.-]+'\)", message)
-    path.write_text(json.dumps({"model_type": "jamba", "hidden_size": "x"}), encoding="utf-8")
-    assert "load_model" not in refuses(lambda: own_model(path), "jamba", kind=UnsupportedModelError)
+    path.write_text(json.dumps({"model_type": "zaya", "hidden_size": "x"}), encoding="utf-8")
+    assert "load_model" not in refuses(lambda: own_model(path), "zaya", kind=UnsupportedModelError)
 
 
 def test_active_parameters_with_and_without_the_embedding():

@@ -89,6 +89,7 @@ def test_no_model_is_an_alias_of_another():
         ("workload_quantiles", ("workload", "quantity", "how", "source_url", "retrieved", "licence")),
         ("workload_marginals", ("workload", "quantity", "lengths", "how", "source_url", "retrieved", "licence")),
         ("workload_shares", ("workload", "coupling", "source_url", "retrieved", "licence", "note")),
+        ("levers", ("id", "lever", "model_published", "times_faster", "source", "source_url", "retrieved", "licence")),
         ("references", ("key", "authors", "title", "venue", "year", "url", "checked")),
     ],
 )
@@ -100,6 +101,19 @@ def test_every_row_of_every_table_has_source_date_and_licence(file, needed):
         assert not [column for column in needed if not row[column].strip()], row
         assert row.get("source_url", row.get("url")).startswith("https://"), row
         assert date.fromisoformat(row.get("retrieved") or row["checked"])
+
+
+def test_a_published_lever_names_what_the_catalogue_has_and_quotes_little_of_what_has_no_licence():
+    rows = table("levers")
+    assert len({row["id"] for row in rows}) == len(rows)
+    for row in rows:
+        assert not row["model"] or row["model"] in MODELS
+        assert not row["accelerator"] or row["accelerator"] in ACCELERATORS
+        assert 0.3 < float(row["times_faster"]) < 5
+        tokens, drafts = number(row, "tokens_per_round"), number(row, "draft_tokens")
+        assert tokens is None or drafts is None or 1 <= tokens <= drafts + 1
+    unstated = [row["source"] for row in rows if row["licence"] == "none stated"]
+    assert len(unstated) <= 15 and max(map(unstated.count, unstated)) <= 2
 
 
 @pytest.mark.parametrize("file, key", [("accelerators", "name"), ("workloads", "name"), ("references", "key")])

@@ -46,6 +46,12 @@ def pypi_name(spec: MatchSpec) -> str:
     return PYPI_NAME.get(spec.name.normalized, spec.name.normalized)
 
 
+def test_uv_run_and_uv_sync_take_the_same_versions():
+    """They read pyproject.toml alone; `make counts` copies the lines."""
+    uv = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["uv"]
+    assert uv["constraint-dependencies"] == [line for line in CONSTRAINTS.splitlines() if line and line[0] != "#"]
+
+
 def test_constraints_are_exact_versions_and_name_no_address():
     assert len(PINS) > 50
     for pin in PINS:

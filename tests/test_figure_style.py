@@ -9,7 +9,7 @@ from helpers import server
 
 from lessonlib.face import figures
 from lessonlib.face.exercises.book.common import CHAT, FP8_CACHE, INT4, REASONING, cost_of
-from lessonlib.face.exercises.book.notebook_06 import recorded_machine
+from lessonlib.face.exercises.book.notebook_07 import recorded_machine
 from lessonlib.face.figures.labels import along, label
 from lessonlib.face.figures.style import house_style, new_figure, png_bytes
 from lessonlib.face.figures.traffic_panels import traffic_panels

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from threading import Barrier
 
@@ -163,22 +164,30 @@ def test_files_written_together_come_back_together(step, error, tmp_path, monkey
 
     monkeypatch.setattr(files.os, "replace", fail_once)
     with pytest.raises((InvalidInputError, KeyboardInterrupt)) as caught:
-        write_together(wanted)
+        write_together(wanted, replace=True)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     assert caught.type is KeyboardInterrupt or f"{calls[step - 1].name!r} cannot be written: No sp" in str(caught.value)
     monkeypatch.undo()
-    write_together(wanted)
+    assert write_together(wanted, replace=True)
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == wanted
 
 
 def test_reports_of_one_name_that_race_are_never_mixed(tmp_path):
     paths = [tmp_path / name for name in ("r.png", "r.md", "r.html")]
 
-    def save(number):
-        write_together(dict.fromkeys(paths, b"%d" % number * 1000))
+    def save(number, over=False):
+        return write_together(dict.fromkeys(paths, b"%d" % number * 1000), over)
 
-    at_once(save, range(16))
-    assert len({path.read_bytes() for path in paths}) == 1 and len(list(tmp_path.iterdir())) == 3
+    for over, numbers in ((True, range(16)), (False, range(16, 32))):
+        assert at_once(partial(save, over=over), numbers) == [over] * 16
+        assert len({path.read_bytes() for path in paths}) == 1 and len(list(tmp_path.iterdir())) == 3
+    before = paths[0].read_bytes()
+    paths[0].unlink()
+    assert not write_together(dict.fromkeys(paths, b"other")) and not paths[0].exists()  # none, not one of three
+    assert write_together(dict.fromkeys(paths, before)) and len(list(tmp_path.iterdir())) == 3
+    for path in paths:
+        path.unlink()
+    assert sum(at_once(save, range(16))) == 1
 
 
 def test_a_lock_left_behind_is_said(tmp_path, monkeypatch):

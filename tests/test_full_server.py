@@ -287,7 +287,7 @@ def test_the_largest_batch_at_a_target_is_that_of_a_plain_search(name, tpot):
     batches = range(1, memory_batch(deployment, request) + 1)
     kept = [batch for batch in batches if steady_state(deployment, request, batch).tpot <= tpot]
     if not kept:
-        refuses(lambda: at_latency(deployment, request, tpot), "at_latency", "tpot", "one request alone")
+        refuses(lambda: at_latency(deployment, request, tpot), "at_latency", "tpot", "one request at a time")
         return
     found = at_latency(deployment, request, tpot)
     assert found.batch == found.state.batch == kept[-1]
@@ -299,6 +299,24 @@ def test_memory_binds_reasoning_and_the_target_binds_chat_at_30_ms():
     assert at_latency(lessons(), REASONING)[:2] == (71, "memory")
     chat = at_latency(lessons(), MEANS["chat"])
     assert chat.binds == "target" and chat.batch < 368
+
+
+@pytest.mark.parametrize("tpot", [0.01, 0.02, 0.03])
+def test_the_largest_batch_of_a_mix_is_that_of_a_plain_search(tpot):
+    deployment, mix = lessons(), Request([100, 3_000, 40_000], [2_000, 1, 500])
+    batches = range(1, memory_batch(deployment, mix) + 1)
+    kept = [batch for batch in batches if price(deployment, mix, batch).tpot <= tpot]
+    if not kept:
+        refuses(lambda: at_latency(deployment, mix, tpot), "at_latency", "tpot", "one request at a time")
+        return
+    found = at_latency(deployment, mix, tpot)
+    assert found.batch == found.state.batch == kept[-1] and found.state.tpot <= tpot
+    assert found.binds == ("memory" if kept[-1] == batches[-1] else "target")
+
+
+def test_a_mix_of_one_kind_keeps_the_batch_of_that_kind():
+    one, many = MEANS["chat"], Request([MEANS["chat"].prompt] * 3, MEANS["chat"].output)
+    assert at_latency(lessons(), many)[:2] == at_latency(lessons(), one)[:2]
 
 
 # ---- bad input
@@ -320,6 +338,8 @@ def test_memory_binds_reasoning_and_the_target_binds_chat_at_30_ms():
         (lambda: at_latency(server(), CHAT, 0), "tpot is 0"),
         (lambda: at_latency(server(), CHAT, math.nan), "tpot is nan"),
         (lambda: at_latency(server(), Request(100, 1)), "output is 1"),
+        (lambda: at_latency(server(), Request([100], [1])), "output is"),
+        (lambda: at_latency(server(), Request([100], [10]), mixed=True), "mixed is True"),
         (lambda: chi(server(), Request([0], [1]), mix=True), "chi: request 0"),
         (lambda: omega(server(), CHAT, mix=2), "mix is 2"),
     ],

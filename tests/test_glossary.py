@@ -56,7 +56,7 @@ def test_a_word_is_said_shortly_and_shown_where_it_says(word):
     assert any(said), f"{file.name} never says {word!r}"
 
 
-@pytest.mark.parametrize("page", ["README.md", "notebooks/00_start_here.ipynb", "notebooks/08_common_questions.ipynb"])
+@pytest.mark.parametrize("page", ["README.md", "notebooks/00_start_here.ipynb", "notebooks/09_common_questions.ipynb"])
 def test_the_glossary_is_linked(page):
     assert "docs/glossary.md)" in (ROOT / page).read_text("utf-8")
 

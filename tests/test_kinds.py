@@ -13,11 +13,19 @@ from hypothesis import strategies as st
 from token_by_token import TokenByToken, assert_conserved, assert_same, random_traffic, with_cache_of
 
 from lessonlib.facts.catalogue import load_model
-from lessonlib.model.attention import ChunkedAttention, GroupedQueryAttention
+from lessonlib.model.attention import (
+    ChunkedAttention,
+    GroupedQueryAttention,
+    MultiHeadLatentAttention,
+    SharedCacheAttention,
+)
+from lessonlib.model.compressed import Compressed, CompressedAttention, Entries, EntryIndexer
 from lessonlib.model.feedforward import DenseFeedForward, MixtureOfExperts
+from lessonlib.model.hybrid import SeveralMixers
 from lessonlib.model.model import Model
 from lessonlib.model.precision import Precision
-from lessonlib.model.sparse import Indexer, SparseLatentAttention
+from lessonlib.model.sparse import BlockSparseAttention, Indexer, SparseLatentAttention
+from lessonlib.model.state import Convolutions
 from lessonlib.policy.cache import cache_by_kind, span_where_cache_passes_weights
 from lessonlib.policy.full_server import memory_batch
 from lessonlib.policy.serving.simulator import POLICIES, simulate
@@ -40,9 +48,39 @@ def chunked(chunk=6):
     return ChunkedAttention(width=W, heads=4, kv_heads=2, head_dim=8, chunk=chunk)
 
 
+def blocks(block, top_k=3):
+    return BlockSparseAttention(
+        width=W, heads=4, kv_heads=2, head_dim=8, top_k=top_k, block=block, index_heads=2, index_dim=5
+    )
+
+
+def shared(window=None):
+    return SharedCacheAttention(width=W, heads=4, kv_heads=2, head_dim=8, window=window)
+
+
+def sliding_latent(window):
+    return MultiHeadLatentAttention(**MLA, window=window)
+
+
+def entries(rate, top_k=None):
+    return Entries(width=W, heads=4, entry_dim=8 * rate, rate=rate, series=1, top_k=top_k)
+
+
+def entry_indexer(rate):
+    return EntryIndexer(width=W, heads=4, entry_dim=2 * rate, rate=rate, series=2, query_rank=12)
+
+
 def attended(mixer, position):
     """The tokens that the one at `position` attends to, as a list. Which ones an indexer picks does not matter."""
     before = list(range(1, position + 1))
+    if isinstance(mixer, Compressed):  # each entry is `rate` tokens
+        complete = before[: position // mixer.rate * mixer.rate]
+        return complete if mixer.top_k is None else complete[-mixer.rate * mixer.top_k :]
+    if isinstance(mixer, BlockSparseAttention):
+        newest = (position - 1) // mixer.block
+        return [token for token in before if (token - 1) // mixer.block > newest - mixer.top_k]
+    if getattr(mixer, "window", None):
+        return before[-mixer.window :]
     if isinstance(mixer, ChunkedAttention):
         return [token for token in before if (token - 1) // mixer.chunk == (position - 1) // mixer.chunk]
     return before[-mixer.top_k :] if isinstance(mixer, SparseLatentAttention) else before
@@ -50,13 +88,19 @@ def attended(mixer, position):
 
 def read(mixer, cached, new):
     """The cached tokens that a pass reads: those that its tokens attend to, all different where it may be so."""
-    if isinstance(mixer, ChunkedAttention):
+    if isinstance(mixer, ChunkedAttention) or getattr(mixer, "window", None):
         return sum(token <= cached for token in attended(mixer, cached + 1))
+    if isinstance(mixer, (BlockSparseAttention, Compressed)):
+        return min(cached, max(0, sum(len(attended(mixer, cached + i)) - 1 for i in range(1, new + 1))))
     return min(cached, new * mixer.top_k) if isinstance(mixer, SparseLatentAttention) else cached
 
 
 def held(mixer, tokens):
-    return min(tokens, mixer.chunk) if isinstance(mixer, ChunkedAttention) else tokens
+    if isinstance(mixer, SharedCacheAttention):
+        return 0
+    if isinstance(mixer, Compressed):
+        return tokens // mixer.rate * mixer.rate
+    return min(tokens, getattr(mixer, "chunk", None) or getattr(mixer, "window", None) or tokens)
 
 
 def counted(kind, new, cached):
@@ -70,8 +114,13 @@ def counted(kind, new, cached):
     return flops, kind.cache_bytes * (read(mixer, cached, new) + new)
 
 
-KINDS = [sparse(), sparse(1), sparse(40), chunked(), chunked(1), chunked(40)]
-LAWS = st.one_of(st.builds(sparse, st.integers(1, 70)), st.builds(chunked, st.integers(1, 70)))
+KINDS = [sparse(), sparse(1), sparse(40), chunked(), chunked(1), chunked(40), blocks(4), blocks(1), blocks(16, 2)]
+KINDS += [shared(), shared(7), sliding_latent(9), entries(4), entries(1, 3), entries(5, 2), entry_indexer(4)]
+LAWS = st.one_of(
+    *(st.builds(law, st.integers(1, 70)) for law in (sparse, chunked, shared, sliding_latent, entries)),
+    *(st.builds(law, st.integers(1, 30), st.integers(1, 6)) for law in (blocks, entries)),
+)
+OURS = (Compressed, BlockSparseAttention, ChunkedAttention, MultiHeadLatentAttention, SharedCacheAttention)
 
 
 # ---- the laws
@@ -231,7 +280,7 @@ def test_an_expanded_prefix_projects_only_what_is_read():
 # ---- memory, growth and a server
 
 
-@pytest.mark.parametrize("mixer", KINDS, ids=lambda mixer: mixer.label)
+@pytest.mark.parametrize("mixer", [mixer for mixer in KINDS if mixer.held(9.0)], ids=lambda mixer: mixer.label)
 def test_memory_and_growth_follow_the_law(mixer):
     deployment = server(assembled("toy", W, 100, ((2, mixer, DENSE),)), device(memory=1e7))
     tokens = np.arange(100)
@@ -271,15 +320,25 @@ class ByTheList(TokenByToken):
     """The server that goes token by token, with these laws as lists."""
 
     def law(self, kind, tokens):
-        known = isinstance(kind.mixer, (ChunkedAttention, SparseLatentAttention))
+        known = isinstance(kind.mixer, OURS)
         return (kind.mixer, held(kind.mixer, tokens)) if known else super().law(kind, tokens)
 
     def attention(self, kind, new, cached):
-        known = isinstance(kind.mixer, (ChunkedAttention, SparseLatentAttention, Indexer))
+        known = isinstance(kind.mixer, (*OURS, Indexer))
         return counted(kind, int(new), int(cached)) if known else super().attention(kind, new, cached)
 
 
-@pytest.mark.parametrize("mixers", [[sparse(30)], [chunked(30), sparse(50, 0, 0)]], ids=["sparse", "both"])
+@pytest.mark.parametrize(
+    "mixers",
+    [
+        [sparse(30)],
+        [chunked(30), sparse(50, 0, 0)],
+        [blocks(16), sliding_latent(30)],
+        [shared(), shared(20)],
+        [entries(8), entries(4, 9)],
+    ],
+    ids=["sparse", "both", "blocks", "shared", "entries"],
+)
 @pytest.mark.parametrize("prefill", POLICIES)
 def test_a_server_is_the_server_that_goes_token_by_token(mixers, prefill):
     full = GroupedQueryAttention(width=W, heads=4, kv_heads=2, head_dim=8)
@@ -342,7 +401,105 @@ def test_each_law_is_said():
     assert not any("parse" in line or "hunk" in line for line in request_cost(server(), Request(9, 9)).assumptions())
 
 
+def test_a_shared_cache_is_read_and_never_held():
+    mixer, owner = shared(), GroupedQueryAttention(width=W, heads=4, kv_heads=2, head_dim=8)
+    assert owner.matmul_weights - mixer.matmul_weights == W * owner.cache_elements  # no W_k, no W_v
+    assert mixer.copied_weights(4) == 0 and owner.copied_weights(4) > 0
+    model = assembled("toy", W, 100, ((1, owner, DENSE), (3, mixer, DENSE)))
+    assert model.cache_bytes(100) == assembled("toy", W, 100, ((1, owner, DENSE),)).cache_bytes(100)
+    step = pass_cost(server(model), 1, 50)
+    assert step.roofs["3 x GQA, shared cache"].bytes == 3 * step.roofs["1 x GQA"].bytes  # all 51 tokens, in both
+
+
+def test_compressed_attention_is_its_window_its_entries_and_their_indexer():
+    sizes = {"width": W, "heads": 4, "head_dim": 16, "query_rank": 12, "groups": 2, "group_rank": 6, "window": 8}
+    window = CompressedAttention(**sizes)
+    all_entries = CompressedAttention(**sizes, rate=8)
+    picked = CompressedAttention(**sizes, rate=4, top_k=3, index_heads=2, index_dim=8)
+    assert window.matmul_weights == W * 12 + 12 * 64 + W * 16 + 64 * 6 + 2 * 6 * W
+    assert all_entries.parameters - window.parameters == 2 * W * 16 + 8 * 16 + 16
+    indexer = 4 * W * 8 + 12 * 2 * 8 + W * 2 + 2 * 4 * 8 + 8
+    assert picked.parameters - window.parameters == 4 * W * 16 + 2 * 4 * 16 + 16 + indexer
+    assert [len(mixer.in_turn) for mixer in (window, all_entries, picked)] == [1, 2, 3]
+    model = assembled("toy", W, 100, ((1, picked, DENSE),))
+    assert model.cache_bytes(103) == 2 * (8 * 16 + 25 * 16 + 25 * 8)  # a window, and 25 entries with a key each
+    step = pass_cost(server(model), 1, 103)
+    assert step.roofs["1 x entries of 4 tokens, top 3"].flops == 3 * 4 * 4 * 16
+    assert step.roofs["1 x indexer of entries"].flops == 26 * 2 * 2 * 8
+    assert model.parameters == sum(model.weights_by_part.values())
+    refuses(lambda: replace(picked, rate=0), "CompressedAttention: top_k", "3")
+    refuses(lambda: replace(picked, groups=3), "CompressedAttention: groups", "3")
+    refuses(lambda: Entries(width=W, heads=4, entry_dim=9, rate=2, series=1), "Entries: rate", "2")
+
+
+def test_one_projection_for_keys_and_values_is_one_matrix_less():
+    plain = GroupedQueryAttention(width=W, heads=4, kv_heads=2, head_dim=8)
+    once = replace(plain, values_are_keys=True)
+    assert plain.matmul_weights - once.matmul_weights == W * 2 * 8
+    assert once.cache_elements == plain.cache_elements
+    assert once.copied_weights(4) * 2 == plain.copied_weights(4)
+
+
+def test_convolutions_beside_attention_are_kept_and_have_a_roof_of_their_own():
+    attention = GroupedQueryAttention(width=W, heads=4, kv_heads=2, head_dim=8)
+    convolutions = Convolutions(width=W, conv_kernel=4, channels=96, state_dtype="fp32")
+    assert (convolutions.matmul_weights, convolutions.parameters) == (0, 4 * 96)
+    model = assembled("toy", W, 100, ((2, SeveralMixers(width=W, mixers=(attention, convolutions)), DENSE),))
+    assert model.state_bytes() == 2 * 96 * 3 * 4  # the last three inputs, in 32 bits
+    assert model.cache_bytes(10) == 2 * attention.cache_elements * 10 * 2
+    step = pass_cost(server(model), 1, 50, batch=3)
+    assert step.roofs["2 x its convolutions"].bytes == 3 * 2 * model.state_bytes()
+    assert step.roofs["2 x its convolutions"].flops == 0
+
+
+def test_what_stands_beside_mixers_is_met_and_stored_as_it_says():
+    mixer = GroupedQueryAttention(width=W, heads=4, kv_heads=2, head_dim=8)
+    plain = assembled("toy", W, 100, ((2, mixer, DENSE),))
+    blocks_ = ((2, replace(plain.blocks[0][1], matrices=7, again=3)),)
+    model = replace(plain, blocks=blocks_, matrices=11, layer_tables=13)
+    assert (
+        model.parameters - plain.parameters
+        == 2 * 7 + 11 + 13
+        == sum(model.weights_by_part.values()) - sum(plain.weights_by_part.values())
+    )
+    assert model.block_matmul_weights - plain.block_matmul_weights == 2 * (7 + 3) + 11
+    one, other = (pass_cost(server(each), 1).linear for each in (model, plain))
+    assert one.flops - other.flops == 2 * (2 * (7 + 3) + 11)
+    assert one.weights - other.weights == (2 * 7 + 11) * 2  # a table is looked up, never streamed
+    idle = replace(plain, idle_weights=17)
+    assert idle.parameters - 17 == idle.active_parameters == plain.parameters == sum(idle.weights_by_part.values()) - 17
+    of_idle, of_plain = server(idle), server(plain)
+    assert pass_cost(of_idle, 5, 30).seconds == pass_cost(of_plain, 5, 30).seconds
+    assert of_idle.sizes.resident_bytes - of_plain.sizes.resident_bytes == 17 * 2
+
+
+def test_a_layer_in_a_loop_is_stored_once_and_met_cached_and_streamed_each_time():
+    mixer = GroupedQueryAttention(width=W, heads=4, kv_heads=2, head_dim=8, other_weights=5)
+    once = assembled("toy", W, 100, ((3, mixer, DENSE),))
+    looped = replace(once, blocks=((3, replace(once.blocks[0][1], passes=4)),))
+    unrolled = replace(once, blocks=((12, once.blocks[0][1]),))
+    assert looped.parameters == once.parameters == sum(looped.weights_by_part.values())
+    assert looped.cache_bytes(50) == unrolled.cache_bytes(50)
+    for precision, devices in ((Precision("bf16"), 1), (Precision("fp8", other="fp32"), 4)):
+        of = {
+            "accelerator": device(link=1e9, peaks={"bf16": 5e14, "fp8": 1e15}),
+            "devices": devices,
+            "dtype": precision,
+        }
+        three, four = server(looped, **of), server(unrolled, **of)
+        for request in (Request(30, 20), Request(1, 2)):
+            one, other = request_cost(three, request, 3), request_cost(four, request, 3)
+            assert one.seconds == pytest.approx(other.seconds, rel=EXACT)
+        assert three.sizes.resident_bytes == server(once, **of).sizes.resident_bytes
+    experts = MixtureOfExperts(width=W, experts=4, experts_per_token=1, expert_inner=8)
+    refuses(lambda: replace(once.blocks[0][1], feedforward=experts, passes=2), "passes", "2")
+
+
 def test_sizes_that_cannot_be_meant_are_refused():
+    refuses(lambda: blocks(0), "BlockSparseAttention: block", "0")
+    refuses(lambda: replace(blocks(4), index_heads=3), "BlockSparseAttention: index_heads", "3")
+    for mixer in (blocks(4), sparse()):
+        refuses(lambda mixer=mixer: replace(mixer, window=8), "window", "8")
     refuses(lambda: sparse(0), "SparseLatentAttention: top_k", "0")
     refuses(lambda: sparse(index_dim=0), "index_dim", "0")
     refuses(lambda: sparse(index_heads=0), "index_dim", "5")

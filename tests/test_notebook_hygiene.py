@@ -17,7 +17,8 @@ FILES = sorted(notebooks.FOLDER.glob("*.ipynb"))
 VIEW = "application/vnd.jupyter.widget-view+json"
 IGNORE = "nbval-ignore-output"
 REASONS = {"widget", "timing", "environment"}
-TAGS = REASONS | {IGNORE, "raises-exception", "hide-input"}
+FOLDED = "hide-output"  # of the book; JupyterLab folds by outputs_hidden
+TAGS = REASONS | {IGNORE, FOLDED, "raises-exception", "hide-input"}
 HEADINGS = ("What you will do", "Where this stops being true", "Sources")
 LARGEST = 300_000  # bytes
 PICTURE_DATA = re.compile(r"data:image/[a-z+]+;base64,[A-Za-z0-9+/=]+")
@@ -78,6 +79,8 @@ def tag_problems(cell) -> Iterator[str]:
         yield f"has the unknown tag {min(tags - TAGS)!r}"
     if (IGNORE in tags) != (len(tags & REASONS) == 1):
         yield f"is tagged {sorted(tags)}: {IGNORE} and one of {sorted(REASONS)} go together"
+    if (FOLDED in tags) != bool(cell.metadata.get("jupyter", {}).get("outputs_hidden")):
+        yield f"is folded in one place only: the tag {FOLDED!r} and jupyter.outputs_hidden go together"
     if "widget" in tags and not any(VIEW in output.get("data", {}) for output in cell.outputs):
         yield "is tagged 'widget' but shows none"
     if re.search(r"#\s*(NBVAL|PYTEST_VALIDATE)_", cell.source):
@@ -224,6 +227,10 @@ def spoil_reason(n):
     code_cell(n, "12_800").metadata.tags = [IGNORE]
 
 
+def spoil_fold(n):
+    code_cell(n, "12_800").metadata.tags = [FOLDED]
+
+
 def spoil_widget_tag(n):
     code_cell(n, "12_800").metadata.tags = [IGNORE, "widget"]
 
@@ -282,6 +289,7 @@ def spoil_format(n):
         (spoil_stderr, "stderr"),
         (spoil_tag, "unknown tag 'nbval-skip'"),
         (spoil_reason, "go together"),
+        (spoil_fold, "folded in one place only"),
         (spoil_widget_tag, "shows none"),
         (spoil_comment, "only tags may"),
         (spoil_semicolon, "semicolon"),

@@ -1,4 +1,4 @@
-"""The figure of notebook 08: curves end at the memory limits, labels say their ends, and none is cut off."""
+"""The figure of notebook 09: curves end at the memory limits, labels say their ends, and none is cut off."""
 
 import itertools
 

@@ -8,11 +8,14 @@ from helpers import deepseek_v3, device, gqa_model, h100, refuses, server
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lessonlib import Deployment, load_accelerator, load_model
+from lessonlib.facts.measurements import LEVERS, published_gain
+from lessonlib.facts.tables import load_table
 from lessonlib.model.precision import Precision
 from lessonlib.policy.full_server import memory_batch, steady_state
 from lessonlib.policy.levers import drafts_that_yield, prefix_reload, quantised, windowed_layers
 from lessonlib.policy.mix import price
-from lessonlib.policy.ranking import PUBLISHED, rank_levers, usual_levers
+from lessonlib.policy.ranking import YIELDS, rank_levers, usual_levers
 from lessonlib.request.request import Request
 from lessonlib.time.deployment import Efficiency, Speculation
 from lessonlib.time.roofline import pass_cost
@@ -61,11 +64,44 @@ def test_at_typical_efficiency_a_lever_is_priced_there():
     assert ranked(REASONING, TYPICAL)["fp8 cache"].typical == pytest.approx(expected, rel=1e-9)
 
 
-def test_published_measurements_stand_beside_what_was_measured():
-    found = ranked(CHAT)
-    assert {name for name, one in found.items() if one.published} == {
-        name for name in found if any(name.startswith(start) for start in PUBLISHED)
-    }
+def test_a_lever_is_shown_with_what_was_published_of_the_like():
+    rows = load_table("levers")
+    names = [*ranked(CHAT), *usual_levers(server(deepseek_v3(), device(memory=1e15)), CHAT)]
+    said = {name: published_gain(name) for name in names}
+    for name, kind in (("W8A8", "8-bit weights and activations"), ("fp8 cache", "8-bit cache"), ("MTP", "mtp")):
+        gains = [row["times_faster"] for row in rows if row["lever"] == kind]
+        words = next(words for lever, words in said.items() if lever.startswith(name))
+        assert words.startswith(f"{min(gains):.2f} to {max(gains):.2f} in {len(gains)} measurements")
+    assert said["twice the bandwidth"] == ""
+    assert {row["lever"] for row in rows} >= set(LEVERS.values())
+
+
+def test_yields_are_those_of_the_table():
+    rows = {row["id"]: row for row in load_table("levers")}
+    assert {"MTP": rows["d003"]["tokens_per_round"], "EAGLE-3": rows["d076"]["tokens_per_round"]} == YIELDS
+    assert (rows["d003"]["draft_tokens"], rows["d076"]["draft_tokens"]) == (3, 3)
+
+
+def gain_at_the_floor(row):
+    """What the library makes of a published row that states all that it takes; None for another."""
+    if not (row["model"] and row["accelerator"] and row["batch"]):
+        return None
+    machine = Deployment(load_model(row["model"]), load_accelerator(row["accelerator"]))
+    if row["lever"] == "eagle-3" and row["model"] == "llama-3.1-8b":
+        usual = usual_levers(machine, CHAT)[f"EAGLE-3 drafts, {YIELDS['EAGLE-3']} tokens a round"]
+        head = usual(machine, CHAT).deployment.speculation.draft
+        lever = drafts_that_yield(row["draft_tokens"], row["tokens_per_round"], head)
+        return lever.speedup(machine, Request(1024, 1024), row["batch"])
+    if row["lever"] == LEVERS["W8A8"] and "weights fp8" in row["situation"]:
+        assert "1,024 in, 128 out" in row["situation"]
+        return quantised(blocks="fp8", experts="fp8").speedup(machine, Request(1024, 128), row["batch"])
+    return None
+
+
+def test_the_floor_of_a_lever_promises_no_less_than_was_measured():
+    found = {row["id"]: gain / row["times_faster"] for row in load_table("levers") if (gain := gain_at_the_floor(row))}
+    assert sorted(found) == ["d074", "d076", "q005"]
+    assert all(1 <= times < 1.3 for times in found.values()), found
 
 
 def test_more_devices_are_counted_in_device_seconds():

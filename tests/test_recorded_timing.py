@@ -11,7 +11,7 @@ import pytest
 from lessonlib import load_model, pass_cost
 from lessonlib.base.errors import InvalidInputError
 from lessonlib.face.exercises.asking import find
-from lessonlib.face.exercises.book.notebook_06 import recorded_machine, recorded_steps
+from lessonlib.face.exercises.book.notebook_07 import recorded_machine, recorded_steps
 from lessonlib.face.figures.measured import measured_steps
 from lessonlib.face.palette import MEASURED
 from lessonlib.facts.tables import DATA

@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 from urllib.parse import unquote
 
 import numpy as np
@@ -144,7 +145,7 @@ def test_how_far_to_trust_it(report, sample):
 
 
 def test_left_out_rows_are_said_and_nothing_is_reported_of_none():
-    traffic = read_traffic("prompt_tokens,output_tokens,cached_tokens\n100,50,0\n140000,5,0\n10,20,0\n")
+    traffic = read_traffic("prompt_tokens,output_tokens,cached_tokens\n100,50,8\n140000,5,0\n10,20,0\n")
     made = traffic_report(server(), traffic)
     text = made._repr_markdown_()
     assert "Left out: 1 of 3 rows, beyond the model's positions of 131,072." in text
@@ -220,6 +221,7 @@ def test_nothing_from_a_file_is_rendered(tmp_path, monkeypatch):
         images = [attrs for tag, attrs in page.tags if tag == "img"]
         assert len(images) == 1 and all(i["src"].startswith("data:image/png;base64,") and i["alt"] for i in images)
     for text in (made.markdown("a.png"), made._repr_markdown_()):
+        text = text.replace("<span>&#36;</span>", "").replace("<span>&#92;</span>", "")  # mathematics taken apart
         assert "<" not in text and "$" not in text and "](javascript" not in text
         assert not re.search(r"(?<!\\)`|(?<!\\)\[a", text)
         rows = [line for line in text.splitlines() if line.startswith("|")]
@@ -257,13 +259,40 @@ def test_it_is_saved_whole_with_its_figure_beside_the_markdown(report, tmp_path,
     with pytest.raises(InvalidInputError, match=r"'taken.md' is a folder"):
         report.save(tmp_path / "taken")
     assert not (tmp_path / "taken.png").exists()
-    for wrong in ("", None, 3, ".", "..", "a/", "a\nb", "a\0b", ".html"):
+    for wrong in ("", 3, b"a", ".", "..", "a/", "a\nb", "a\0b", ".html"):
         with pytest.raises(InvalidInputError, match="save: name is"):
             report.save(wrong)
     with pytest.raises(InvalidInputError, match="does not exist"):
         report.save(tmp_path / "nowhere" / "mine")
     with pytest.raises(InvalidInputError, match="300 characters"):
         report.save("x" * 300)
+
+
+def test_no_report_replaces_another(report, sample, tmp_path, monkeypatch):
+    other, third = (traffic_report(server(), sample, 2.0, currency) for currency in ("EUR", "CHF"))
+    first = report.save(tmp_path / "mine")
+    before = {path: path.read_bytes() for path in first}
+    assert report.save(tmp_path / "mine") == first
+    for taken in ("mine", "mine.md"):
+        refuses(lambda taken=taken: other.save(tmp_path / taken), "mine", "replace=True")
+    first[1].unlink()  # two of the three are enough to be in the way
+    refuses(lambda: other.save(tmp_path / "mine"), "mine")
+    assert report.save(tmp_path / "mine") == first
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert other.save(tmp_path / "mine", replace=True) == first and first[0].read_text("utf-8") == other.html()
+    refuses(lambda: other.save(tmp_path / "mine", replace=1), "replace")
+
+    folder = tmp_path / "unnamed"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    names = [made.save()[0].name for made in (report, other, third, report, third)]
+    stem = "llama-3.1-8b_h100-sxm_sample_traffic"
+    assert names == [f"{stem}.html", f"{stem}-2.html", f"{stem}-3.html", f"{stem}.html", f"{stem}-3.html"]
+    assert len(list(folder.iterdir())) == 9 and f"({stem}-2.png)" in (folder / f"{stem}-2.md").read_text("utf-8")
+    for name in (NASTY, "../up/..", "模" * 300, "\x1b[2J\u202e", " . "):
+        model, device = replace(llama(), name=name), replace(h100(), name=name)
+        made = traffic_report(server(model, device), replace(sample, name=name)).save()
+        assert all(path.exists() and path.parent == Path() and path.name.isprintable() for path in made)
 
 
 def test_it_shows_itself_in_a_notebook(report):

@@ -163,11 +163,95 @@ def test_made_once_reused_refreshed_and_recovered(project):
         ("Python 3.11 in here\nfiles 2\n", True, "make"),
         (setup_env.UNFINISHED, True, "make"),
         ("Python 3.12 in here\nfiles 2\n", False, "make"),  # its Python is gone
-        (None, False, "make"),
+        (None, False, "leave"),  # uv's, which has no pip; of another Python; of another user
+        ("Python 3.12 in here\nfiles 2\n" + setup_env.FILLED, True, "reuse"),
+        ("Python 3.11 in there\nfiles 1\n" + setup_env.FILLED, True, "refresh"),
+        ("Python 3.12 in here\nfiles 2\n" + setup_env.FILLED, False, "leave"),
+        (setup_env.UNFINISHED + setup_env.FILLED, True, "refresh"),
+        (setup_env.UNFINISHED + setup_env.FILLED, False, "leave"),
     ],
 )
 def test_what_is_done_with_an_environment(stamp, works, does):
     assert setup_env.plan(stamp, "Python 3.12 in here\nfiles 2\n", works) == does
+
+
+def python_without_pip(venv):
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
+
+
+def uv_venv(venv):
+    uv = shutil.which("uv", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    if uv is None:
+        pytest.skip("uv is not installed here: pip made this environment")
+    subprocess.run([uv, "venv", "--quiet", "--offline", "--python", sys.executable, venv], check=True)
+
+
+def another_python(venv):
+    venv.mkdir()
+    (venv / "pyvenv.cfg").write_text("version = 3.10", encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "made",
+    [python_without_pip, uv_venv, another_python, Path.touch, lambda venv: venv.symlink_to("gone")],
+    ids=["without pip", "uv", "another Python", "a file", "a link to nowhere"],
+)
+def test_an_environment_that_was_not_made_here_stays_and_one_line_says_what_to_do(made, project):
+    venv = project / ".venv"
+    made(venv)
+    before = sorted((path, path.lstat().st_mtime_ns) for path in [venv, *venv.rglob("*")])
+    run = set_up(project)
+    assert run.returncode == 1 and run.stdout == "" and run.stderr.count("\n") == 1
+    assert run.stderr.startswith(".venv was not made by this set-up, so it stays") and "move it" in run.stderr
+    assert sorted((path, path.lstat().st_mtime_ns) for path in [venv, *venv.rglob("*")]) == before
+
+
+@pytest.mark.slow
+def test_an_environment_made_by_hand_is_filled_and_never_deleted(project):
+    venv = project / ".venv"
+    subprocess.run([sys.executable, "-m", "venv", venv], check=True)
+    (venv / "kept.txt").touch()
+    run = set_up(project, LESSONLIB_INSTALLER="pip")
+    assert run.returncode == 0 and "Making .venv" not in run.stdout and has_sample(project)
+    assert set_up(project).stdout == ""
+    run = set_up(project, "import sys; sys.version_info = (3, 12 if sys.version_info[1] != 12 else 13, 0)")
+    assert run.returncode == 1 and run.stderr.startswith(".venv was not made by this set-up, so it stays")
+    assert (venv / "kept.txt").exists() and has_sample(project)
+
+
+@pytest.mark.slow
+def test_an_empty_folder_is_filled_and_an_interruption_leaves_one_that_can_be_made_anew(project):
+    venv = project / ".venv"
+    venv.mkdir()
+    stop = "import subprocess\ndef call(*_, **__): raise KeyboardInterrupt\nsubprocess.call = call"
+    for _ in range(2):
+        assert set_up(project, stop).returncode != 0
+        assert setup_env.read_stamp(venv) == setup_env.UNFINISHED
+    assert set_up(project, LESSONLIB_INSTALLER="pip").returncode == 0 and has_sample(project)
+
+
+NO_RIGHT = """
+import builtins, os, shutil
+def denied(path, *_, **__): raise PermissionError(13, "Permission denied", path)
+"""
+
+
+@pytest.mark.parametrize(
+    "denied",
+    [
+        "shutil.rmtree = denied",
+        "os.listdir = denied",
+        "os.makedirs = denied",
+        "kept = open\nbuiltins.open = lambda path, how='r', **to: (denied if how == 'w' else kept)(path, how, **to)",
+    ],
+)
+def test_an_environment_of_another_user_ends_in_one_line(denied, project):
+    (project / ".venv" / "lib").mkdir(parents=True)
+    setup_env.write_stamp(project / ".venv", setup_env.UNFINISHED)
+    run = set_up(project, NO_RIGHT + denied)
+    assert run.returncode == 1 and run.stderr.count("\n") == 1
+    assert run.stderr.startswith(".venv cannot be made or changed (Permission denied: '")
+    assert str(project / ".venv") in run.stderr and "Delete it as its owner" in run.stderr
 
 
 def test_the_stamp_changes_with_all_that_the_environment_depends_on(project):
@@ -223,16 +307,50 @@ def test_lab_takes_a_free_port_and_passes_arguments_on():
     said = make("-n", "lab", "ARGS=--no-browser --ip=0.0.0.0").stdout.replace("\\\n", " ")
     (line,) = [line for line in said.splitlines() if "-m jupyterlab" in line]
     assert "port_retries=" in line
-    assert "=/lab/tree/notebooks/00_start_here.ipynb " in line
+    assert "=/lab/tree/my_notebooks/00_start_here.ipynb " in line
+    assert said.index("tools/working_copy.py") < said.index("-m jupyterlab")
     assert line.split()[-2:] == ["--no-browser", "--ip=0.0.0.0"]
     as_root = hasattr(os, "getuid") and os.getuid() == 0
     assert ("--allow-root" in line) == as_root
 
 
-def test_a_missing_python_is_named():
-    run = make("env", "PYTHON=no-such-python")
-    assert run.returncode != 0
-    assert run.stderr.splitlines()[0].startswith("no-such-python is not there: install Python 3.11 to 3.13")
+def script(path, text):
+    path.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.parametrize(
+    "python",
+    [
+        "",  # not there at all
+        "echo 'pyenv: python3.12: command not found' >&2; exit 127",  # a shim of pyenv: there, but the version is not
+        "echo 'Python was not found; run without arguments to install'; exit 9",  # the one that comes with Windows
+        f'exec "{sys.executable}" -c "import sys; sys.version_info = (2, 7); exec(sys.argv[2])" "$@"',
+    ],
+)
+def test_a_python_that_is_missing_does_not_run_or_is_of_another_age_is_named(python, tmp_path):
+    path = script(tmp_path / "python3.12", python) if python else "no-such-python"
+    run = make("env", f"PYTHON={path}")
+    assert run.returncode != 0 and run.stdout == ""
+    assert run.stderr.splitlines()[0].startswith(
+        f"{path} is not there, or does not run, or is too old: install Python 3"
+    )
+
+
+def test_an_environment_for_pytorch_that_was_not_made_here_stays(tmp_path):
+    (tmp_path / "tests" / "with_torch").mkdir(parents=True)
+    (tmp_path / "tests" / "with_torch" / "requirements.txt").touch()
+    (tmp_path / ".venv-torch").mkdir()
+    (tmp_path / ".venv-torch" / "kept.txt").touch()
+    torch = ["-f", ROOT / "Makefile", "-C", tmp_path, ".venv-torch/made", f"TORCH_PYTHON={sys.executable}"]
+    run = make(*torch)
+    assert (
+        run.returncode != 0 and "was not made here" in run.stderr and (tmp_path / ".venv-torch" / "kept.txt").exists()
+    )
+    (tmp_path / ".venv-torch" / "begun").touch()
+    make(*torch, f"TORCH_PYTHON={script(tmp_path / 'python', 'exit 0')}")
+    assert sorted(path.name for path in (tmp_path / ".venv-torch").iterdir()) == ["begun"]
 
 
 def test_a_missing_python_for_pytorch_is_named():

@@ -163,7 +163,10 @@ def test_an_interpreter_may_say_more_than_a_pipe_holds(record, monkeypatch, tmp_
     script = f"""#!{sys.executable}
 import signal, sys
 signal.alarm(30)  # an end, should nobody read what follows
-sys.stderr.write("a warning\\n" * 100_000)
+for stream, text in ((sys.stderr, "a warning\\n"), (sys.stdout, "a stage\\n")) * 2:
+    stream.write(text * 60_000)  # 1 MB on each in turn
+sys.stdout.flush()
+sys.stdout.buffer.write(b"\\xff no UTF-8" + b"x" * 1_000_000 + b"\\n")
 print(open({str(written)!r}).read())
 sys.exit({{code}})
 """

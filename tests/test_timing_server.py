@@ -49,7 +49,7 @@ class Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.bodies.append((self.path, body))
         self.keys.append(self.headers.get("Authorization"))
-        self.asked = body["max_tokens"]
+        self.body, self.asked = body, body.get("max_tokens", body.get("max_completion_tokens"))
         self.prompt = len(body["messages"][0]["content"].split())
         name = self.path.split("/")[1]
         early = name.startswith("early_")
@@ -432,15 +432,15 @@ def test_a_stream_may_end_without_done(base):
 @pytest.mark.parametrize(
     ("name", "words", "output", "chunks"),
     [
-        ("without_usage", "usage gives no number of tokens: it is unknown", None, 20),
-        ("counts_absurdly", "usage gives no number of tokens: it is unknown", None, 20),
+        ("without_usage", "usage does not say how many tokens came: there is no TPOT", None, 20),
+        ("counts_absurdly", "usage does not say how many tokens came: there is no TPOT", None, 20),
         ("one_chunk", "all tokens came in one chunk: there is no time between tokens", 20, 1),
         ("all_at_once", "all chunks came at once, held back on the way", 20, 20),
         ("hides_its_thought", "thought was counted and not sent: TTFT includes it", 20, 3),
-        ("miscounts", "more than were asked for: no TPOT", None, 20),
-        ("counts_too_few", "usage counts fewer tokens than chunks came", None, 20),
-        ("counts_two_fewer", "usage counts fewer tokens than chunks came", None, 20),
-        ("counts_sixteen_more", "or more than were asked for: no TPOT", None, 20),
+        ("miscounts", "more than were asked for: there is no TPOT", None, 20),
+        ("counts_too_few", "usage counts fewer tokens than chunks or words came", None, 20),
+        ("counts_two_fewer", "usage counts fewer tokens than chunks or words came", None, 20),
+        ("counts_sixteen_more", "or more than were asked for: there is no TPOT", None, 20),
     ],
 )
 def test_what_cannot_be_known_is_left_out_and_said(base, name, words, output, chunks):
@@ -459,9 +459,9 @@ def test_what_cannot_be_known_is_left_out_and_said(base, name, words, output, ch
     [
         ("pairs", "there were fewer chunks than tokens: gaps are between chunks, not tokens"),
         ("bursts", "chunks came in bursts: gaps are not times between tokens"),
-        ("ends_early", "the model ended before the tokens asked for"),
+        ("ends_early", "the model ended before the tokens that were asked for"),
         ("caches", "a part of the prompt was cached: TTFT is without its prefill"),
-        ("garbles", "lines of the stream were no events and were skipped"),
+        ("garbles", "some lines of the stream were not events and were skipped"),
     ],
 )
 def test_what_a_number_leaves_out_is_said(base, name, words):
@@ -483,7 +483,7 @@ def test_one_chunk_more_than_tokens_does_not_raise_tpot(base):
 def test_a_reply_without_prompt_tokens_is_left_out_and_said(base):
     record = timed(f"{base}/counts_no_prompt")
     assert record.requests == () and [reply["output"] for reply in replies_of(record)] == [5, 20]
-    assert "of 2 replies: usage gives no prompt tokens: it is left out" in timing_report(record, llama_on_h100())
+    assert "of 2 replies: usage gives no prompt tokens: the reply is left out" in timing_report(record, llama_on_h100())
 
 
 def test_a_byte_order_mark_and_capitals_lose_nothing(base):
@@ -675,10 +675,10 @@ def test_loopback_and_a_plain_host_by_consent():
         return client_of(url, "toy", Limits(), "LESSONLIB_SERVER_KEY", plain, {})
 
     for url in ("http://localhost", "http://127.8.8.8:1/v1", "http://[::1]:8000/v1", "https://example.com/v1"):
-        assert not client(url).tls or url.startswith("https")
-    assert client("http://10.0.0.7/v1", plain=True).path == "/v1/chat/completions"
-    assert client("http://localhost:8000").path == "/v1/chat/completions"
-    assert client("http://localhost:8000/api/v1/chat/completions").path == "/api/v1/chat/completions"
+        assert not client(url).address.tls or url.startswith("https")
+    assert client("http://10.0.0.7/v1", plain=True).address.path == "/v1/chat/completions"
+    assert client("http://localhost:8000").address.path == "/v1/chat/completions"
+    assert client("http://localhost:8000/api/v1/chat/completions").address.path == "/api/v1/chat/completions"
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,19 @@ def test_the_wrapper_alone_says_that_the_embedding_is_the_head(key):
         Model.from_config({"model_type": "seer", "text_config": text, key: False})
 
 
+@pytest.mark.parametrize(("kind", "tied"), [("qwen3_vl", False), ("llava_next", False), ("gemma3", True)])
+def test_where_the_wrapper_says_nothing_its_class_may_overrule_its_language_model(kind, tied):
+    config = {"model_type": kind, "text_config": LLAMA, **VISION}
+    untold = LLAMA | {"tie_word_embeddings": None}
+    for text in (untold, LLAMA | {"tie_word_embeddings": tied}):
+        assert Model.from_config(config | {"text_config": text}).parameters == (TIED if tied else PLAIN)
+    against = LLAMA | {"tie_word_embeddings": not tied}
+    with pytest.raises(UnsupportedModelError, match="tie_word_embeddings"):
+        Model.from_config(config | {"text_config": against})
+    told = config | {"text_config": against, "tie_word_embeddings": not tied}
+    assert Model.from_config(told).parameters == (PLAIN if tied else TIED)
+
+
 def test_each_level_must_be_meant():
     refuses(lambda: Model.from_config({"text_config": [LLAMA]}), "text_config")
     refuses(lambda: Model.from_config({"text_config": {1: 2}}), "text_config")
@@ -80,7 +93,7 @@ def test_each_level_must_be_meant():
         ({"architectures": ["SeerForSequenceClassification"]}, "another head"),
         ({"architectures": ["SeerModel"]}, "no LM head"), ({"is_encoder_decoder": True}, "encoder"),
         ({"model_type": "whisper"}, "encoder"), ({"text_config": LLAMA | {"model_type": "bart"}}, "encoder"),
-        ({"text_config": LLAMA | {"model_type": "mllama_text_model"}}, "attends across"),
+        ({"text_config": LLAMA | {"model_type": "longcat_flash"}}, "compute nothing"),
         ({"text_config": LLAMA | {"model_type": "clip_text_model"}}, "not an architecture"),
         ({"text_config": {"hidden_size": 4096}}, "'seer_text'"), ({"draft_vocab_size": 32_000}, "draft"),
         ({"text_config": LLAMA | {"draft_vocab_size": 32_000}}, "draft"),

@@ -137,16 +137,33 @@ def published_row(old: dict) -> tuple[dict, Counts]:
     return row | {"config": old["config"]}, counts
 
 
+def varied_row(old: dict) -> tuple[dict, Counts]:
+    counts = count_file(old["config"])
+    row = {"name": old["name"], "parameters": counts.parameters, CACHE: counts.cache, "flops_64_tokens": counts.flops}
+    return row | {"config": old["config"]}, counts
+
+
 def released_row(old: dict) -> tuple[dict, Counts]:
     counts = count_file(old["config"], tokens=0)
     return old | {"parameters": counts.parameters}, counts
+
+
+def tied_row(old: dict) -> tuple[dict, Counts]:
+    """A class at its default sizes, by what its file says of tied embeddings: nothing, true, or false."""
+    flags = {"absent": {}, "true": {"tie_word_embeddings": True}, "false": {"tie_word_embeddings": False}}
+    counts = {name: count_file(old["config"] | flag, tokens=0) for name, flag in flags.items()}
+    return old | {"parameters": {name: found.parameters for name, found in counts.items()}}, counts["absent"]
 
 
 ROWS = {
     "config_oracle": default_row,
     "more_default_configs": partial(default_row, sized_keys_only=True),
     "published_style_configs": published_row,
+    "small_configs": published_row,
+    "tied_embeddings": tied_row,
+    "configs_without_a_key": released_row,
     "released_configs": released_row,
+    "varied_configs": varied_row,
 }
 line = json.JSONEncoder(separators=(",", ":")).encode  # a row as it stands in its file
 
@@ -157,7 +174,8 @@ line = json.JSONEncoder(separators=(",", ":")).encode  # a row as it stands in i
 def compare(file: str, stored: str) -> tuple[str, str]:
     """A stored line made again: "same", "filled" (numbers for its nulls), "different" or "not made", and what of it."""
     old = json.loads(stored)
-    title = f"{file}: {old.get('config_class') or old.get('architecture') or old.get('name') or old['hub_id']}"
+    names = (old.get(key) for key in ("config_class", "architecture", "name", "hub_id"))
+    title = f"{file}: {next(filter(None, names), old['config']['model_type'])}"
     try:
         row, counts = ROWS[file](old)
     except Exception as error:  # a class that this transformers does not have

@@ -5,7 +5,8 @@
 
 A row of COUNTS says which page has the phrase, with {} for the number, and what is counted. A number stays in digits or
 in words, as it is found; a phrase that its page does not have exactly once is an error. Of CHANGELOG.md only the newest
-section counts what is there today: what a past version held is not touched.
+section counts what is there today: what a past version held is not touched. And it copies the lines of constraints.txt
+to pyproject.toml, where uv run reads them.
 """
 
 import argparse
@@ -46,8 +47,8 @@ def exercises(notebook: str) -> int:
 
 
 def questions() -> int:
-    """Headings of notebook 08 that ask."""
-    (path,) = (ROOT / "notebooks").glob("08_*.ipynb")
+    """Headings of notebook 09 that ask."""
+    (path,) = (ROOT / "notebooks").glob("09_*.ipynb")
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     return len(re.findall(r"^## .+\?$", "\n\n".join("".join(cell["source"]) for cell in cells), re.MULTILINE))
 
@@ -88,7 +89,7 @@ COUNTS: dict[str, dict[str, Callable[[], int]]] = {  # a page, and the phrase ar
         "a house of {} rooms": lambda: len(ROOMS),
     },
     "CHANGELOG.md": FACTS,
-    "docs/instructors.md": {"{} questions, all with feedback": partial(exercises, "notebook_08")},
+    "docs/instructors.md": {"{} questions, all with feedback": partial(exercises, "notebook_09")},
     "data/README.md": {
         "the {} kinds of request that the lessons compare": lambda: len(workload_names()),
         "holds {} rows of LLM-Inference-Bench": lambda: len(load_measurements(impossible=True)),
@@ -105,6 +106,7 @@ COUNTS: dict[str, dict[str, Callable[[], int]]] = {  # a page, and the phrase ar
         "no count (null) for {} that cannot be built": uncounted,
         "| published_style_configs.json | {} configs": partial(oracle_rows, "published_style_configs"),
         "| released_configs.json | {} config.json": partial(oracle_rows, "released_configs"),
+        "| varied_configs.json | {} small configs": partial(oracle_rows, "varied_configs"),
         "{} random requests": partial(frozen, "requests"),
         "{} questions of policy": partial(frozen, "policies"),
         "{} mixes": partial(frozen, "mixes"),
@@ -112,6 +114,17 @@ COUNTS: dict[str, dict[str, Callable[[], int]]] = {  # a page, and the phrase ar
         "{} pagings": partial(frozen, "pagings"),
     },
 }
+
+
+PINS = re.compile(r"(?ms)^constraint-dependencies = \[\n(.*?)^\]$")
+COUNTS["pyproject.toml"] = {}  # it counts nothing, and has the versions
+
+
+def with_pins(text: str) -> str:
+    """pyproject.toml with the lines of constraints.txt."""
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pins = "".join(f'    "{line}",\n' for line in lines if line and line[0] != "#")
+    return PINS.sub(lambda _: f"constraint-dependencies = [\n{pins}]", text)
 
 
 def newest(page: str, text: str) -> str:
@@ -158,6 +171,8 @@ def updated(page: str, text: str) -> tuple[str, list[str]]:
         if number != place[1]:
             said.insert(0, f"{page}: {phrase.format(place[1])!r} is now {number}")
             text = text[: place.start(1)] + number + text[place.end(1) :]
+    if page == "pyproject.toml" and (pinned := with_pins(text)) != text:
+        return pinned, [*said, f"{page}: constraint-dependencies are the lines of constraints.txt now"]
     return text, said
 
 

@@ -1,6 +1,6 @@
 """Make the files of the real engine, or time it and keep the record: what `make engine` runs, in .venv-engine.
 
-    make engine                  four files of random weights with the sizes of Qwen2.5-0.5B, for notebook 06
+    make engine                  four files of random weights with the sizes of Qwen2.5-0.5B, for notebook 07
     make engine ARGS=record      the same; then time the engine, and replace the record in data/timings
 
 `make engine-clean` removes the engine and its files.

@@ -22,6 +22,8 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 from nbformat import NotebookNode
 
+from lessonlib.face.exercises.asking import STILL
+
 FOLDER = Path(__file__).parent.parent / "notebooks"
 CELL_SECONDS = 120
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -53,6 +55,7 @@ def execute(notebook: NotebookNode, folder: Path, name: str) -> None:
         at = cell_index
 
     notebook.metadata.pop("widgets", None)
+    os.environ[STILL] = "1"  # a question is stored as text: its form lives in a copy
     client = NotebookClient(
         notebook,
         timeout=CELL_SECONDS,
@@ -99,8 +102,9 @@ def _normalise_cell(cell: NotebookNode) -> None:
     kept = {}
     if cell.metadata.get("tags"):
         kept["tags"] = sorted(cell.metadata.tags)
-    if cell.metadata.get("jupyter", {}).get("source_hidden"):
-        kept["jupyter"] = {"source_hidden": True}
+    hidden = [name for name in ("outputs_hidden", "source_hidden") if cell.metadata.get("jupyter", {}).get(name)]
+    if hidden:
+        kept["jupyter"] = dict.fromkeys(hidden, True)
     cell.metadata = NotebookNode(kept)
     cell.source = cell.source.rstrip()
     for output in cell.get("outputs", ()):

@@ -1,4 +1,4 @@
-"""Write data/sample_traffic.csv: requests to try notebook 09 with, drawn from published quantiles with a fixed seed.
+"""Write data/sample_traffic.csv: requests to try notebook 10 with, drawn from published quantiles with a fixed seed.
 
     python tools/sample_traffic.py
 

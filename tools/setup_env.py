@@ -3,8 +3,9 @@
     python3 tools/setup_env.py            (Windows: py tools\\setup_env.py)
 
 Needs nothing but Python's standard library. The environment is reused as long as pyproject.toml, constraints.txt, the
-Python and the folder are those that it was made with; a stamp inside ``.venv`` says so. uv installs the packages; where
-uv cannot be had or fails, or with LESSONLIB_INSTALLER=pip, pip does.
+Python and the folder are those that it was made with; a stamp inside ``.venv`` says so. One that was not made here, but
+by ``uv run`` or by hand, is filled where that can be done, and never deleted. uv installs the packages; where uv cannot
+be had or fails, or with LESSONLIB_INSTALLER=pip, pip does.
 
 This file keeps to the syntax of Python 3.6, so that a Python that is too old can still say what is missing.
 """
@@ -21,6 +22,7 @@ NEWEST = (3, 13)
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 STAMP = "lessonlib-setup.txt"
 UNFINISHED = "unfinished\n"
+FILLED = "filled, not made\n"  # what the stamp of an environment that was there before ends in
 
 
 def dotted(version):
@@ -79,17 +81,41 @@ def write_stamp(venv, text):
         file.write(text)
 
 
-def plan(stamp, wanted, works):
-    """What to do: ``reuse`` the environment, ``refresh`` its packages, or ``make`` it anew.
+def is_own(stamp):
+    """Whether the set-up made the environment with this stamp: one without is somebody's own, by uv or by hand."""
+    return stamp is not None and not stamp.endswith(FILLED)
 
-    ``works`` says whether the environment's Python is the wanted one and can run pip. An environment without a stamp is
-    somebody's own, made by hand: it is filled, not thrown away. One whose set-up was interrupted, or that was moved or
-    made with another Python, is thrown away.
+
+def plan(stamp, wanted, works):
+    """What to do with the environment: ``reuse`` it, ``refresh`` its packages, ``make`` it anew, or ``leave`` it.
+
+    ``works`` says whether the environment's Python is the wanted one and can run pip. Of those made here, one whose
+    set-up was interrupted, or that was moved or made with another Python, is thrown away. Any other is filled where it
+    works, and else left alone.
     """
-    if stamp == wanted and works:
+    if stamp in (wanted, wanted + FILLED) and works:
         return "reuse"
-    same_place = stamp is None or stamp.splitlines()[:1] == wanted.splitlines()[:1]
-    return "refresh" if works and same_place else "make"
+    if not is_own(stamp):
+        return "refresh" if works else "leave"
+    return "refresh" if works and stamp.splitlines()[:1] == wanted.splitlines()[:1] else "make"
+
+
+def not_made_here(version):
+    """Why the environment that is there stays, and what to do."""
+    return (
+        ".venv was not made by this set-up, so it stays as it is; but it has no pip (as uv makes it), or a Python that "
+        f"is not {dotted(version)}, or cannot be read. Work in it as before (with uv: uv run jupyter lab), or move it "
+        "away or delete it, and run this again: that makes a new one."
+    )
+
+
+def cannot_be_changed(error):
+    """What to do where a file of the environment is another user's, or in use."""
+    why = str(error).partition("] ")[2] or error
+    return (
+        f".venv cannot be made or changed ({why}). Is it another user's, or in use? Delete it as its owner, or work in "
+        "a copy of this folder that is yours; then run this again."
+    )
 
 
 def works(venv, version):
@@ -128,7 +154,31 @@ def base_python():
     return getattr(sys, "_base_executable", None) or sys.executable
 
 
+def make(venv):
+    """A new environment in place of the one of ours that may be there; True if it went well."""
+    print(f"Making .venv with Python {dotted(sys.version_info)}", flush=True)
+    if os.path.islink(venv):
+        os.remove(venv)
+    os.makedirs(venv, exist_ok=True)
+    write_stamp(venv, UNFINISHED)  # it comes first and stays to the end: an environment without is never deleted
+    for name in os.listdir(venv):
+        path = os.path.join(venv, name)
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path)
+        elif name != STAMP:
+            os.remove(path)
+    return run([base_python(), "-m", "venv", venv])
+
+
 def main():
+    try:
+        return set_up()
+    except OSError as error:
+        print(cannot_be_changed(error), file=sys.stderr)
+        return 1
+
+
+def set_up():
     modules_found = {name: importlib.util.find_spec(name) is not None for name in ("venv", "ensurepip")}
     problem = python_problem(sys.version_info, modules_found)
     if problem:
@@ -137,28 +187,28 @@ def main():
     venv = os.path.join(ROOT, ".venv")
     wanted = fingerprint(ROOT, venv, sys.version_info)
     stamp = read_stamp(venv)
-    if stamp == wanted and os.path.exists(venv_python(venv)):
+    if stamp in (wanted, wanted + FILLED) and os.path.exists(venv_python(venv)):
         return 0
     warning = newer_warning(sys.version_info)
     if warning:
         print(warning, file=sys.stderr)
-    if plan(stamp, wanted, works(venv, sys.version_info)) == "make":
-        print(f"Making .venv with Python {dotted(sys.version_info)}", flush=True)
-        if os.path.islink(venv) or os.path.isfile(venv):
-            os.remove(venv)
-        elif os.path.isdir(venv):
-            shutil.rmtree(venv)
-        if not run([base_python(), "-m", "venv", venv]):
-            print("Python's venv module could not make .venv: its message stands above.", file=sys.stderr)
-            return 1
-    write_stamp(venv, UNFINISHED)
+    there = os.path.lexists(venv) and not (os.path.isdir(venv) and not os.listdir(venv))
+    doing = plan(stamp, wanted, works(venv, sys.version_info)) if there else "make"
+    if doing == "leave":
+        print(not_made_here(sys.version_info), file=sys.stderr)
+        return 1
+    if doing == "make" and not make(venv):
+        print("Python's venv module could not make .venv: its message stands above.", file=sys.stderr)
+        return 1
+    filled = "" if doing == "make" or is_own(stamp) else FILLED
+    write_stamp(venv, UNFINISHED + filled)
     print("Installing the packages of pyproject.toml, at the versions of constraints.txt", flush=True)
     if not install(venv, os.environ.get("LESSONLIB_INSTALLER", "")):
         print("The packages could not be installed: the message above says why. Run this again.", file=sys.stderr)
         return 1
     # The first import lists the machine's fonts, and on a slow one says so: not in the reader's first cell.
     subprocess.call([venv_python(venv), "-c", "import matplotlib.font_manager"], stderr=subprocess.DEVNULL)
-    write_stamp(venv, wanted)
+    write_stamp(venv, wanted + filled)
     return 0
 
 

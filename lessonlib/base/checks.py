@@ -21,7 +21,7 @@ from lessonlib.base.errors import InvalidInputError, LessonError, as_numbers, is
 P = ParamSpec("P")
 R = TypeVar("R")
 
-REFUSED: Any = object()  # what `turn` returns for a value that cannot be meant
+REFUSED: Any = object()  # what `turn` returns for a value that it refuses
 LARGEST = sys.float_info.max
 ABOVE_ZERO = math.ulp(0.0)  # the smallest float above zero, so that a bound may be included always
 

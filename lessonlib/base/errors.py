@@ -6,6 +6,7 @@ Bottom room: it imports nothing of lessonlib, and everything may import it.
 
 import math
 import re
+import unicodedata
 from numbers import Real
 from typing import Any
 
@@ -18,11 +19,11 @@ class LessonError(ValueError):
     """Base of every error that lessonlib raises on purpose. A quoted name moves no cursor and breaks no line."""
 
     def __str__(self) -> str:
-        return "".join(c if c.isprintable() else repr(c)[1:-1] for c in super().__str__())
+        return printable(super().__str__())
 
 
 class InvalidInputError(LessonError):
-    """A value that cannot be meant: zero tokens, half a head, NaN bytes."""
+    """An impossible value: zero tokens, half a head, NaN bytes."""
 
 
 class UnknownNameError(LessonError):
@@ -47,12 +48,20 @@ class DoesNotFitError(LessonError):
         self.remedies = remedies
 
 
+def printable(text: str) -> str:
+    """A text that may hold names from outside, on one line: what moves a cursor, turns the direction or shows nothing
+    (controls, ANSI sequences, line breaks, bidirectional and zero-width marks, half surrogates) as repr escapes it."""
+    return "".join(c if c.isprintable() or unicodedata.category(c) == "Zs" else repr(c)[1:-1] for c in text)
+
+
 def shown(value: Any) -> str:
     """A value as an error may quote it: its repr, cut where it is long, and never an error of its own."""
     try:
         text = re.sub(r"\n\s*", " ", repr(value))  # of an array, which takes several lines
     except ValueError:  # Python refuses to print integers of thousands of digits
         return f"a value of type {type(value).__name__} too long to print"
+    except Exception:  # its own repr fails, and that is not what the error is of
+        return f"a value of type {type(value).__name__} that cannot be printed"
     return text if len(text) <= 80 else f"{text[:60]}... ({len(text)} characters)"
 
 
@@ -73,7 +82,7 @@ def as_numbers(value: Any) -> Any:
     """
     try:
         array = None if _hides(value) else np.asarray(value)
-    except (ValueError, OverflowError, RecursionError):
+    except Exception:  # ragged, too large, too deep; or a tensor that does not leave its device
         array = None
     if array is None or array.dtype.kind not in "iuf":
         return None

@@ -1,9 +1,10 @@
 """Files: one limited reader of what a learner hands in, and one writer that leaves nothing half done.
 
-What is read is data: nothing in it is executed, and what cannot be meant is refused in one form of sentence that names
+What is read is data: nothing in it is executed, and what makes no sense is refused in one form of sentence that names
 the file whole. What is written is whole or not there, and nobody's file is lost to a race.
 """
 
+import io
 import os
 import re
 import time
@@ -28,16 +29,28 @@ class Upload(bytes):
     name: str
 
     def __new__(cls, content: Any, name: str) -> "Upload":
+        if not isinstance(content, BYTES) or not isinstance(name, str):
+            raise InvalidInputError(
+                f"Upload: got {shown(content)} and {shown(name)}; expected the bytes of a file, and its name."
+            )
         made = super().__new__(cls, content)
         made.name = name
         return made
 
 
+def _text_of(path: Any) -> str | None:
+    """A path as text; None for what is none."""
+    try:
+        return os.fsdecode(path) if isinstance(path, str | os.PathLike) else None
+    except TypeError:  # its __fspath__ gives something else
+        return None
+
+
 def quoted(path: Any) -> str:
     """A path as an error names it: whole; of a very long one the end, with all of the last name."""
-    if not isinstance(path, str | os.PathLike):
+    text = _text_of(path)
+    if text is None:
         return shown(path)
-    text = os.fsdecode(path)
     if len(text) > LONGEST_PATH:
         text = f"...{text[-LONGEST_PATH:]}" if len(Path(text).name) <= LONGEST_NAME else f"{text[:60]}..."
     return repr(text)
@@ -61,9 +74,8 @@ class GivenFile:
     @property
     def name(self) -> str:
         """The file's name, without the folders of a path."""
-        if isinstance(self.given, str | os.PathLike):
-            return Path(self.given).name
-        return str(getattr(self.given, "name", "upload"))
+        text = _text_of(self.given)
+        return str(getattr(self.given, "name", "upload")) if text is None else Path(text).name
 
     def __str__(self) -> str:
         """How a sentence about the file begins."""
@@ -73,29 +85,50 @@ class GivenFile:
         """Raise InvalidInputError: the file, what is wrong with it, and what to do."""
         raise InvalidInputError(f"{self} {problem}; {remedy}.") from cause
 
+    def open(self) -> tuple[Any, int]:
+        """A binary stream and its size in bytes, which is not too large.
+
+        InvalidInputError where the file is absent, a folder, too large or cannot be opened.
+        """
+        if isinstance(self.given, BYTES):
+            stream: Any = io.BytesIO(self.given)
+            size = len(stream.getbuffer())
+        else:
+            stream = self._opened()
+            size = os.fstat(stream.fileno()).st_size
+        if size > self.most:
+            stream.close()
+            self.refuse(f"is over {self.most:,} bytes", self.smaller)
+        return stream, size
+
     def content(self) -> bytes:
-        """All bytes of the file; InvalidInputError where it is absent, a folder, too large or cannot be read."""
-        content = self.given[: self.most + 1] if isinstance(self.given, BYTES) else self._content_at()
-        if len(content) > self.most:
+        """All bytes of the file; InvalidInputError where it cannot be opened or read, or is too large."""
+        with self.open()[0] as stream:
+            try:
+                content = stream.read(self.most + 1)
+            except OSError as error:
+                self._unread(error)
+        if len(content) > self.most:  # it grew since, or is no plain file
             self.refuse(f"is over {self.most:,} bytes", self.smaller)
         return bytes(content)
 
-    def _content_at(self) -> bytes:
+    def _opened(self) -> Any:
         try:
-            path, content = Path(self.given), b""
+            path = Path(self.given)
             is_folder, is_file = path.is_dir(), path.is_file()
-            if is_file:
-                with path.open("rb") as stream:
-                    content = stream.read(self.most + 1)
+            stream = path.open("rb") if is_file else None
         except TypeError as error:
             self.refuse("is not a path", f"pass the path of a {self.wanted}, a string or a Path, or its bytes", error)
         except (OSError, ValueError) as error:
-            self.refuse(f"cannot be read: {_why(error)}", "check the path and its permissions", error)
+            self._unread(error)
         if is_folder:
             self.refuse("is a folder", f"pass the {self.wanted} inside it")
-        if not is_file:
+        if stream is None:
             self.refuse("does not exist or is not a file", self.absent)
-        return content
+        return stream
+
+    def _unread(self, error: Exception) -> NoReturn:
+        self.refuse(f"cannot be read: {_why(error)}", "check the path and its permissions", error)
 
     def require_text(
         self, content: bytes, where: Callable[[int], str] = "line {:,}".format, form: str = "UTF-8"
@@ -173,21 +206,24 @@ def _take(temporary: str, path: Path) -> None:
             raise
 
 
-def write_together(files: Mapping[Path, bytes]) -> None:
-    """Write files of one folder, all of them or none. Those that are there are replaced.
+def write_together(files: Mapping[Path, bytes], replace: bool = False) -> bool:
+    """Write files of one folder, all of them or none; whether they are there now.
 
-    All are written under other names first, so a full disk leaves the old ones as they were; where a step fails later,
-    the old ones come back. One writer at a time: what two write at once is never mixed.
+    Where one of the names is taken by another content nothing is written, unless `replace`. All are written under other
+    names first, so a full disk leaves the old ones as they were; where a step fails later, the old ones come back. One
+    writer at a time: what two write at once is never mixed.
     """
     path = next(iter(files))
     try:
         with ExitStack() as stack:
-            stack.enter_context(_alone(path.with_suffix(".lock")))
+            stack.enter_context(alone(path.with_suffix(".lock")))
             ready: dict[Path, str] = {}
             before: dict[Path, str] = {}
             for path, content in files.items():
                 if path.is_dir():
                     raise InvalidInputError(f"save: {path.name!r} is a folder; choose another name.")
+                if not replace and path.exists() and path.read_bytes() != content:
+                    return False
                 ready[path] = stack.enter_context(_written(path.parent, content))
                 if path.exists():
                     before[path] = stack.enter_context(_written(path.parent, path.read_bytes()))
@@ -196,6 +232,7 @@ def write_together(files: Mapping[Path, bytes]) -> None:
                 undo.callback(*((os.replace, before[path], path) if path in before else (path.unlink, True)))
                 os.replace(temporary, path)
             undo.pop_all()
+        return True
     except InvalidInputError:
         raise
     except (OSError, ValueError) as error:  # ValueError: a name with a zero byte
@@ -203,7 +240,7 @@ def write_together(files: Mapping[Path, bytes]) -> None:
 
 
 @contextmanager
-def _alone(lock: Path) -> Iterator[None]:
+def alone(lock: Path) -> Iterator[None]:
     """Hold the file `lock` while the block runs: only one can make it, and others wait until it is gone."""
     for _ in range(PATIENCE):
         with suppress(FileExistsError):
@@ -223,12 +260,12 @@ def _alone(lock: Path) -> Iterator[None]:
 
 def place_of(name: Any) -> Path:
     """Where what is saved under that name goes, without an ending; InvalidInputError for what can be no file's name."""
-    text = os.fspath(name) if isinstance(name, str | os.PathLike) else ""
+    text = _text_of(name) or ""
     base = Path(text)
     stem = base.name
     for ending in (".html", ".md", ".png"):
         stem = stem.removesuffix(ending)
-    if not isinstance(text, str) or not text or not stem.strip(". ") or text[-1] in "/\\" or not stem.isprintable():
+    if not text or not stem.strip(". ") or text[-1] in "/\\" or not stem.isprintable():
         raise InvalidInputError(f"save: name is {shown(name)}; expected a name without ending, such as 'my_report'.")
     if len(stem) > LONGEST_STEM:
         raise InvalidInputError(f"save: name has {len(stem)} characters; expected at most {LONGEST_STEM}.")

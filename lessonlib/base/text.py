@@ -3,8 +3,17 @@
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
-MARKS = r"\`*_{}[]#!|~"  # what Markdown reads as more than a letter, wherever it stands
-ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "$": "&#36;", "@": "&#64;"}  # HTML, mathematics, addresses
+from lessonlib.base.checks import a, checked, flag, items, wrong
+from lessonlib.base.errors import printable
+
+# What begins mathematics. JupyterLab looks for it in the source and again in the finished page, where an entity is a
+# dollar like any other; but never across elements, so each stands in one of its own.
+MATHEMATICS = {"$": "<span>&#36;</span>", "\\": "<span>&#92;</span>"}
+IN_HTML = str.maketrans(MATHEMATICS)
+IN_A_CELL = str.maketrans({"|": "\\|", "<": "&lt;"} | MATHEMATICS)
+# What Markdown reads as more than a letter, wherever it stands; HTML; and addresses.
+MARKS = {mark: f"\\{mark}" for mark in "`*_{}[]#!|~"}
+PLAIN = str.maketrans({**MARKS, "&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "&#64;", **MATHEMATICS})
 ALIGN = {"l": "text-align:left", "r": "text-align:right"}
 
 
@@ -16,17 +25,33 @@ def one_line(text: str, most: int = 40) -> str:
 
 def plain_markdown(text: str) -> str:
     """Text that Markdown shows as it is, on one line: its marks escaped, HTML, mathematics and links too."""
-    line = "".join(
-        "\\" + letter if letter in MARKS else ENTITIES.get(letter, letter) for letter in " ".join(text.split())
-    )
+    line = printable(" ".join(text.split())).translate(PLAIN)
     return line.replace("://", "&#58;//").replace("www.", "www&#46;")
 
 
+def plain_html(text: str) -> str:
+    """Text that a page shows as it is, between tags: HTML escaped, mathematics too, what cannot be seen spelled out."""
+    return escape(_one_line(text)).translate(IN_HTML)
+
+
+def _one_line(text: str) -> str:
+    return printable(" ".join(text.splitlines()).replace("\t", " "))
+
+
+CELLS = items(a(str, "'1,024'"))
+
+
+@checked(header=items(a(str, "'seconds'"), least=1), rows=items(CELLS), plain=flag())
 def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]], plain: bool = False) -> str:
     """A table as Markdown text, of cells that are formatted already: the first column to the left, the others right.
 
-    Markdown inside a cell counts, unless `plain`; what would break out of it does not: a bar, a new line, HTML.
+    Markdown inside a cell counts, unless `plain`; a bar, a new line, HTML and mathematics do not: "$" is a dollar.
+    Raises InvalidInputError for a cell that is no text, and for a row that has not one for each of `header`.
     """
+    rows = list(rows)
+    for i, row in enumerate(rows):
+        if len(row) != len(header):
+            raise wrong("markdown_table", f"rows[{i}]", row, f"{len(header)} cells, as many as the header has")
     said = plain_markdown if plain else _inside_a_cell
     first, *others = [[said(cell) for cell in row] for row in (header, *rows)]
     lines = [first, ["---", *["---:"] * (len(header) - 1)], *others]
@@ -34,7 +59,7 @@ def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]], plain: 
 
 
 def _inside_a_cell(text: str) -> str:
-    return " ".join(text.splitlines()).replace("|", "\\|").replace("<", "&lt;")
+    return _one_line(text).translate(IN_A_CELL)
 
 
 def html_table(
@@ -47,7 +72,7 @@ def html_table(
     bold: bool = False,
     styles: Mapping[str, str] | None = None,
 ) -> str:
-    """A table as HTML, of plain text that is escaped here.
+    """A table as HTML, of plain text that `plain_html` makes fit here.
 
     `align`: "l" or "r" for each column. `named`: the first cell of a row is its header. `bold`: what the other cells
     say. `styles`: further CSS of "table", "tr", "col" (headers of columns), "row" (headers of rows) and "td".
@@ -61,14 +86,14 @@ def html_table(
 
     def line(cells: Sequence[str], heads: int, kind: str) -> str:
         said = [
-            tag("th", kind, escape(cell), align[i])
+            tag("th", kind, plain_html(cell), align[i])
             if i < heads
-            else tag("td", "td", f"<b>{escape(cell)}</b>" if bold else escape(cell), align[i])
+            else tag("td", "td", f"<b>{plain_html(cell)}</b>" if bold else plain_html(cell), align[i])
             for i, cell in enumerate(cells)
         ]
         return tag("tr", "tr", "".join(said))
 
     body = "".join(line(row, int(named), "row") for row in rows)
     head = f"<thead>{line(header, len(header), 'col')}</thead>" if header else ""
-    title = tag("caption", "caption", escape(caption), "l") if caption else ""
+    title = tag("caption", "caption", plain_html(caption), "l") if caption else ""
     return tag("table", "table", f"{title}{head}<tbody>{body}</tbody>" if title or head else body)

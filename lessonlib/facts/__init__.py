@@ -11,7 +11,7 @@ from lessonlib.facts.catalogue import (
     source_of,
 )
 from lessonlib.facts.config_file import read_config
-from lessonlib.facts.measurements import Measurement, load_measurements, read_measurements
+from lessonlib.facts.measurements import Measurement, load_measurements, published_gain, read_measurements
 from lessonlib.facts.own_model import own_model
 from lessonlib.facts.own_traffic import OwnTraffic, read_traffic
 from lessonlib.facts.tables import DATA, load_references, load_table

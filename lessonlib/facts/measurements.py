@@ -7,10 +7,12 @@ from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any, ClassVar
 
-from lessonlib.base.checks import Checked, choice, count, optional, rate, wrong
+import numpy as np
+
+from lessonlib.base.checks import Checked, checked, choice, count, flag, optional, rate, text, wrong
 from lessonlib.base.errors import InvalidInputError, LessonError, is_number, shown
 from lessonlib.base.files import GivenFile
-from lessonlib.facts.tables import cell, known_name, rows_of, unknown
+from lessonlib.facts.tables import cell, known_name, load_table, rows_of, unknown
 from lessonlib.model.precision import DTYPE
 
 # What a published value measures and in which unit the tables keep it; then that unit in SI.
@@ -49,6 +51,14 @@ REQUIRED = tuple(
     "id source quality model_published accelerator_published devices engine weights batch metric value unit".split()
 )
 LARGEST_TABLE = 2**24  # bytes
+# How the name of a lever begins; what data/levers.csv calls it.
+LEVERS = {
+    "W8A8": "8-bit weights and activations",
+    "4-bit weights": "4-bit weights",
+    "fp8 cache": "8-bit cache",
+    "EAGLE-3": "eagle-3",
+    "MTP": "mtp",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,6 +120,7 @@ class Measurement(Checked):
             raise wrong(self.owner, "output_tokens", 1, "2 or more, as tpot is of the tokens after the first")
 
 
+@checked(impossible=flag())
 def load_measurements(*, impossible: bool = False, **conditions: Any) -> tuple[Measurement, ...]:
     """Published measurements, in the order of the table; those that meet every condition, such as metric="decode_rate".
 
@@ -133,7 +144,7 @@ def read_measurements(path: str | os.PathLike[str] | bytes) -> tuple[Measurement
 
     `path`: the file's, or its bytes, as uploaded. The columns may stand in any order, and those that are blank in every
     row may be left out. Raises InvalidInputError with the file, the line and the column: for one that is unknown,
-    twice or missing, a row too short or too long, an id twice, and a value that cannot be meant.
+    twice or missing, a row too short or too long, an id twice, and an impossible value.
     """
     file = GivenFile(path, "Measurements file", "CSV", LARGEST_TABLE, "leave rows out")
     reader = csv.reader(io.StringIO(file.text(), newline=""), strict=True)
@@ -201,3 +212,16 @@ def _measurement(row: dict[str, Any]) -> Measurement:
             f"{found.metric}."
         )
     return found
+
+
+@checked(lever=text("'MTP'"))
+def published_gain(lever: str) -> str:
+    """What was measured of a lever like the one named so, in words: on other models and servers; "" where nothing was.
+
+    The rows are those of data/levers.csv, each with its conditions: slow-downs are among them.
+    """
+    kind = next((kind for start, kind in LEVERS.items() if lever.startswith(start)), "")
+    gains = sorted(row["times_faster"] for row in load_table("levers") if row["lever"] == kind)
+    if not gains:
+        return ""
+    return f"{gains[0]:.2f} to {gains[-1]:.2f} in {len(gains)} measurements, {np.median(gains):.2f} in the median"

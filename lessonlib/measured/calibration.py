@@ -101,6 +101,7 @@ class RelativeErrors(NamedTuple):
     rows: int
 
 
+@checked(point=a(MeasuredTime), efficiency=a(Efficiency))
 def predicted_seconds(point: MeasuredTime, efficiency: Efficiency) -> float:
     """The seconds of a point at an efficiency: the sum of both times of a roof, or their maximum where they overlap."""
     join = max if efficiency.overlap else _sum

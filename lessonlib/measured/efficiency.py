@@ -75,7 +75,8 @@ def typical_efficiency(
     Efficiency for a Deployment, which predicts: it adds compute and memory time up, and bounds nothing. The middle is
     one fit for all classes of memory, which predicted unseen sources better than a fit for each; the range is that of
     the accelerator's class. `engine`, such as "vLLM": its own fit, where at least two publishers measured it.
-    `measured.calibration` says how. Raises UnknownNameError, InvalidInputError for an own device without a class.
+    `measured.calibration` says how. Raises UnknownNameError, InvalidInputError for a device of your own
+    without a class.
     """
     own_device = accelerator if isinstance(accelerator, Accelerator) else load_accelerator(accelerator)
     memory_class = memory_class_of("typical_efficiency", own_device, memory_class)

@@ -59,7 +59,7 @@ def memory_classes() -> dict[str, str]:
 
 
 def memory_class_of(owner: str, accelerator: Accelerator, memory_class: str | None) -> str:
-    """The class told, else that of the catalogue's accelerator of this name; InvalidInputError for an own one."""
+    """The class told, else that of the catalogue's accelerator of this name; InvalidInputError where neither is."""
     found = memory_class or memory_classes().get(accelerator.name)
     if found is None:
         expected = f"one of {', '.join(MEMORY_CLASSES)}, as {shown(accelerator.name)} is not in the catalogue"

@@ -50,7 +50,7 @@ class Mixer(Part):
     copied_whole = False  # whether each device of a tensor-parallel group does all of its work
     cache_part = "cache"  # the part of a Precision that says the dtype of what is cached
     state_dtype: str | None = None  # of the constant state, where the model's config says it
-    period: int | None = None  # tokens after which its law begins anew
+    period: int | None = None  # tokens after which its law begins anew, or at whose multiples alone it never falls
 
     @property
     def in_turn(self) -> "tuple[Mixer, ...]":
@@ -114,33 +114,34 @@ def spans_up_to(limit: int, cached: Any, new: Any) -> Any:
     return growing * cached + growing * (growing + 1) / 2 + (new - growing) * limit
 
 
-@dataclass(frozen=True, kw_only=True)
-class GroupedQueryAttention(Mixer):
-    """Softmax attention with `kv_heads` shared by `heads`: MHA (equal), GQA (fewer) or MQA (one), full or sliding.
+class Followed(Mixer):
+    """A mixer after which another runs in the same layer, under a roof of its own; its weights are the layer's, too."""
 
-    `window` counts the token itself, so a step reads at most window - 1 cached tokens. `value_dim` is `head_dim` unless
-    given; `gate_outputs` is the width of an output gate; `other_weights` holds biases, per-head norms and sinks.
-
-    FLOP a pair: 2 h (d_k + d_v), which is 4 h d_h when they are equal. Cache a token: h_kv (d_k + d_v) elements.
-    """
-
-    width: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    value_dim: int | None = None
-    window: int | None = None
-    gate_outputs: int = 0
-    other_weights: int = 0
-
-    def complete(self) -> None:
-        if self.heads % self.kv_heads:
-            raise wrong(self.owner, "heads", self.heads, f"a multiple of its kv_heads, {self.kv_heads}")
+    @property
+    def follower(self) -> Mixer | None:
+        return None
 
     @cached_property
-    def label(self) -> str:
-        kind = "MHA" if self.kv_heads == self.heads else "MQA" if self.kv_heads == 1 else "GQA"
-        return kind if self.window is None else f"{kind}, window {self.window:,}"
+    def in_turn(self) -> tuple[Mixer, ...]:
+        return (self,) if self.follower is None else (self, self.follower)
+
+    @cached_property
+    def matmul_weights(self) -> int:
+        return super().matmul_weights + (0 if self.follower is None else self.follower.matmul_weights)
+
+    @cached_property
+    def parameters(self) -> int:
+        return super().parameters + (0 if self.follower is None else self.follower.other_weights)
+
+    def copied_weights(self, devices: int) -> float:
+        more = 0.0 if self.follower is None else self.follower.copied_weights(devices)
+        return super().copied_weights(devices) + more
+
+
+class Windowed(Mixer):
+    """The law of all tokens, or of a window that slides: it counts the token itself, so a step reads window - 1."""
+
+    window: int | None
 
     def span_sum(self, cached: Any, new: Any) -> Any:
         return super().span_sum(cached, new) if self.window is None else spans_up_to(self.window, cached, new)
@@ -155,6 +156,40 @@ class GroupedQueryAttention(Mixer):
     def fills_at(self) -> float:
         return math.inf if self.window is None else self.window
 
+    def windowed(self, kind: str) -> str:
+        return kind if self.window is None else f"{kind}, window {self.window:,}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupedQueryAttention(Windowed):
+    """Softmax attention with `kv_heads` shared by `heads`: MHA (equal), GQA (fewer) or MQA (one), full or sliding.
+
+    `value_dim` is `head_dim` unless
+    given; `gate_outputs` is the width of an output gate; `other_weights` holds biases, per-head norms and sinks. With
+    `values_are_keys` one projection makes both (Gemma 4).
+
+    FLOP a pair: 2 h (d_k + d_v), which is 4 h d_h when they are equal. Cache a token: h_kv (d_k + d_v) elements.
+    """
+
+    width: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    value_dim: int | None = None
+    window: int | None = None
+    gate_outputs: int = 0
+    other_weights: int = 0
+    values_are_keys: bool = False
+
+    def complete(self) -> None:
+        if self.heads % self.kv_heads:
+            raise wrong(self.owner, "heads", self.heads, f"a multiple of its kv_heads, {self.kv_heads}")
+
+    @cached_property
+    def label(self) -> str:
+        kind = "MHA" if self.kv_heads == self.heads else "MQA" if self.kv_heads == 1 else "GQA"
+        return self.windowed(kind)
+
     @property
     def key_and_value_dim(self) -> int:
         return self.head_dim + (self.head_dim if self.value_dim is None else self.value_dim)
@@ -162,7 +197,12 @@ class GroupedQueryAttention(Mixer):
     @cached_property
     def matmul_weights(self) -> int:
         query_and_output = self.heads * self.key_and_value_dim
-        return self.width * (query_and_output + self.cache_elements + self.gate_outputs)
+        return self.width * (query_and_output + self.projected + self.gate_outputs)
+
+    @property
+    def projected(self) -> int:
+        """Outputs of W_k and W_v for a token."""
+        return self.kv_heads * (self.head_dim if self.values_are_keys else self.key_and_value_dim)
 
     @cached_property
     def cache_elements(self) -> int:
@@ -181,7 +221,30 @@ class GroupedQueryAttention(Mixer):
 
     def copied_weights(self, devices: int) -> float:
         """W_k and W_v of the KV heads that several devices have."""
-        return (self.cache_copies(devices) - 1) * self.width * self.cache_elements
+        return (self.cache_copies(devices) - 1) * self.width * self.projected
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedCacheAttention(GroupedQueryAttention):
+    """Attention to the keys and values that a layer before has cached (Gemma 3n): no W_k, no W_v, no cache of its own.
+
+        held = 0; a pass reads what the other layer has cached, and the n tokens that it has just written
+
+    `cache_elements` are those of the other layer, so that `read` and the n new ones are counted in them.
+    """
+
+    fills_at, projected = None, 0
+
+    @cached_property
+    def label(self) -> str:
+        return f"{super().label}, shared cache"
+
+    @property
+    def note(self) -> str:
+        return "Shared cache: some layers read the keys and values of another one, and keep none of their own."
+
+    def held(self, tokens: Any) -> Any:
+        return 0.0 * tokens
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,8 +294,10 @@ class ChunkedAttention(GroupedQueryAttention):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MultiHeadLatentAttention(Mixer):
+class MultiHeadLatentAttention(Windowed):
     """MLA: one latent of `kv_rank` and one rotary key of `rope_dim` are cached for all heads together.
+
+    `gate_outputs` is the width of an output gate.
 
     On cached tokens the projections are absorbed into query and output, (2 h (r_kv + d_rope) + 2 h r_kv) FLOP a pair; a
     prompt with nothing cached is expanded to plain heads, (2 h (d_nope + d_rope) + 2 h d_v). Expanding cached latents
@@ -246,16 +311,20 @@ class MultiHeadLatentAttention(Mixer):
     rope_dim: int
     value_dim: int
     query_rank: int | None = None
+    gate_outputs: int = 0
     other_weights: int = 0
+    window: int | None = None
 
-    label, fills_at = "MLA", math.inf
+    @cached_property
+    def label(self) -> str:
+        return self.windowed("MLA")
 
     @cached_property
     def matmul_weights(self) -> int:
         query_dim, rank = self.heads * (self.nope_dim + self.rope_dim), self.query_rank
         query = self.width * query_dim if rank is None else self.width * rank + rank * query_dim
         latent = self.width * self.cache_elements + self.kv_rank * self.heads * (self.nope_dim + self.value_dim)
-        return query + latent + self.heads * self.value_dim * self.width
+        return query + latent + (self.heads * self.value_dim + self.gate_outputs) * self.width
 
     @cached_property
     def cache_elements(self) -> int:

@@ -34,6 +34,11 @@ class FeedForward(Part):
     def matrices(self) -> int:
         return 3 if self.gated else 2
 
+    @property
+    def routed_width(self) -> int:
+        """Numbers of a token that a routed expert takes."""
+        return self.width
+
     @cached_property
     def matmul_weights(self) -> int:
         return self.dense_weights + self.router_weights + self.experts_per_token * self.expert_weights
@@ -46,16 +51,20 @@ class FeedForward(Part):
 
 @dataclass(frozen=True, kw_only=True)
 class DenseFeedForward(FeedForward):
-    """A plain (2 w inner) or gated (3 w inner) feed-forward; `other_weights` holds its biases."""
+    """A plain (2 w inner) or gated (3 w inner) feed-forward; `other_weights` holds its biases.
+
+    `extra_matrix_weights`: those of matrices beside these, such as an adapter of low rank.
+    """
 
     width: int
     inner: int
     gated: bool = True
+    extra_matrix_weights: int = 0
     other_weights: int = 0
 
     @cached_property
     def dense_weights(self) -> int:
-        return self.matrices * self.width * self.inner
+        return self.matrices * self.width * self.inner + self.extra_matrix_weights
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +72,8 @@ class MixtureOfExperts(FeedForward):
     """Routed experts of `expert_inner`, and shared experts of `shared_inner` in all (0: none).
 
     `shared_gate` adds one router column for the shared experts. `expert_other_weights` are the biases of one expert,
-    `other_weights` those of the router (a correction bias counts only where it is a parameter).
+    `other_weights` those of the router (a correction bias counts only where it is a parameter). `latent`: the width in
+    which routed experts work (LatentMoE, Nemotron 3); a projection into it and one back are dense.
     """
 
     width: int
@@ -73,6 +83,7 @@ class MixtureOfExperts(FeedForward):
     shared_inner: int = 0
     gated: bool = True
     shared_gate: bool = False
+    latent: int | None = None
     expert_other_weights: int = 0
     other_weights: int = 0
 
@@ -81,14 +92,18 @@ class MixtureOfExperts(FeedForward):
             expected = f"at most the number of experts, {self.experts}"
             raise wrong(self.owner, "experts_per_token", self.experts_per_token, expected)
 
+    @property
+    def routed_width(self) -> int:
+        return self.latent or self.width
+
     @cached_property
     def router_weights(self) -> int:
         return self.width * (self.experts + self.shared_gate)
 
     @cached_property
     def expert_weights(self) -> int:
-        return self.matrices * self.width * self.expert_inner
+        return self.matrices * self.routed_width * self.expert_inner
 
     @cached_property
     def dense_weights(self) -> int:
-        return self.matrices * self.width * self.shared_inner
+        return self.width * (self.matrices * self.shared_inner + 2 * (self.latent or 0))

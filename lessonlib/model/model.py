@@ -14,8 +14,21 @@ from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
-from lessonlib.base.checks import REFUSED, Checked, Rule, a, checked, count, flag, items, numbers, optional, rate, wrong
-from lessonlib.base.errors import shown
+from lessonlib.base.checks import (
+    REFUSED,
+    Checked,
+    Rule,
+    a,
+    checked,
+    count,
+    flag,
+    items,
+    numbers,
+    optional,
+    rate,
+    wrong,
+)
+from lessonlib.base.errors import printable, shown
 from lessonlib.model.attention import Mixer
 from lessonlib.model.block import Block
 from lessonlib.model.config.reader import read_config_as_model
@@ -38,6 +51,7 @@ class Stack:
     """The layers of a model, `blocks` = ((layers, Block), ...) in any order, and what a sequence keeps in them."""
 
     blocks: tuple[tuple[int, Block], ...]
+    matrices = 0
 
     @property
     def layers(self) -> int:
@@ -45,8 +59,13 @@ class Stack:
 
     @cached_property
     def mixer_kinds(self) -> tuple[tuple[int, Mixer], ...]:
-        """((layers, mixer), ...): layers with the same mixer taken together."""
-        return _together((layers, block.mixer) for layers, block in self.blocks)
+        """((layers, mixer), ...): layers with the same mixer together, each as often as a token goes through it."""
+        return _together((layers * block.passes, block.mixer) for layers, block in self.blocks)
+
+    @cached_property
+    def kernel_kinds(self) -> tuple[tuple[int, Mixer], ...]:
+        """((layers, mixer), ...): the same with what runs in turn in a layer taken apart."""
+        return _together((layers, kernel) for layers, mixer in self.mixer_kinds for kernel in mixer.in_turn)
 
     @cached_property
     def expert_kinds(self) -> tuple[tuple[int, FeedForward], ...]:
@@ -54,10 +73,31 @@ class Stack:
         found = _together((layers, block.feedforward) for layers, block in self.blocks)
         return tuple((layers, ffn) for layers, ffn in found if ffn.experts)
 
+    def block_weights(self, streamed: bool = False) -> tuple[int, int, int]:
+        """Weights of the blocks: matrices but routed experts', these, others. As stored, or as a pass streams them."""
+        dense = experts = other = 0
+        for layers, block in self.blocks:
+            times = layers * (block.passes if streamed else 1)
+            dense += times * block.matrices - (0 if streamed else layers * block.borrowed_weights)
+            other += times * block.norm_weights
+            if (mixer := block.mixer) is not None:
+                dense += times * mixer.matmul_weights
+                other += times * (mixer.parameters - mixer.matmul_weights)
+            if (ffn := block.feedforward) is not None:
+                dense += times * ffn.dense_weights
+                experts += times * ffn.experts * ffn.expert_weights
+                other += times * (ffn.other_weights + ffn.router_weights + ffn.experts * ffn.expert_other_weights)
+        return dense, experts, other
+
+    @cached_property
+    def borrowed_weights(self) -> int:
+        """Weights that layers take over from earlier ones: stored once, and read by a pass wherever they are used."""
+        return sum(layers * block.borrowed_weights for layers, block in self.blocks)
+
     @cached_property
     def block_matmul_weights(self) -> int:
-        """P_block: the matrix weights of the blocks that one token meets."""
-        return sum(layers * part.matmul_weights for layers, block in self.blocks for part in block.parts)
+        """P_block: the matrix weights that one token meets in the blocks and beside them, but for the head."""
+        return sum(layers * block.products for layers, block in self.blocks) + self.matrices
 
     @checked(tokens=numbers(0), bytes_per_element=rate("bytes"))
     def cache_bytes(self, tokens: Any, bytes_per_element: float = 2) -> Any:
@@ -65,8 +105,7 @@ class Stack:
 
         What a layer holds is its mixer's law. Constant state is apart: `state_bytes`.
         """
-        kinds = [(layers, kind) for layers, mixer in self.mixer_kinds for kind in mixer.in_turn]
-        total = sum(layers * kind.cache_elements * kind.held(tokens) for layers, kind in kinds)
+        total = sum(layers * kind.cache_elements * kind.held(tokens) for layers, kind in self.kernel_kinds)
         total = np.asarray(total * bytes_per_element + 0 * tokens)
         return float(total) if total.ndim == 0 else total
 
@@ -74,7 +113,7 @@ class Stack:
     def state_bytes(self, bytes_per_element: float = 2) -> float:
         """Constant state of one sequence, bytes: the state in the dtype that its config says, all else as given."""
         total = 0.0
-        for layers, mixer in self.mixer_kinds:
+        for layers, mixer in self.kernel_kinds:
             each = bytes_per_element if mixer.state_dtype is None else bytes_of(mixer.state_dtype)
             total += layers * (each * mixer.state_elements + bytes_per_element * mixer.conv_elements)
         return total
@@ -114,18 +153,20 @@ class FromConfig:
         lines += [f"Left out: {', '.join(self.left_out)}."] * bool(self.left_out)
         lines += [f"Keys not read: {', '.join(map(shown, self.keys_not_read))}."] * bool(self.keys_not_read)
         lines += [f"Stored {self.stored.removesuffix('.')}."] * bool(self.stored)
-        return "\n".join(lines)
+        return "\n".join(map(printable, lines))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Model(Checked, Stack, FromConfig):
     """A decoder-only transformer or hybrid, `blocks` = ((count, Block), ...) in any order.
 
-    `position_weights` is a table of learned positions (looked up, never streamed); `other_weights` the final norm and
-    the like; `head_bias` a bias on the logits. `max_positions` None means no limit is stated. Of a config that was
-    read, `defaults_used` names the keys that it lacks, taken from its family's class; `keys_not_read` those that were
-    neither read nor known to change nothing; `left_out` says what is not counted: towers, and layers that draft;
-    `stored`, how its file is quantised ("" if it is not), which `Precision.from_config` gives.
+    `position_weights` is a table of learned positions, `layer_tables` those of inputs to each layer (looked up, never
+    streamed); `matrices` are matrix weights beside the blocks that each token meets, `idle_weights` those that no token
+    of text meets, such as layers for images alone; `other_weights` the final norm and the like; `head_bias` a bias on
+    the logits. `max_positions` None means no limit is stated. Of a config that was read, `defaults_used` names the keys
+    that it lacks, taken from its family's class; `keys_not_read` those that were neither read nor known to be harmless;
+    `left_out` says what is not counted: towers, and layers that draft; `stored`, how its file is quantised ("" if it is
+    not), which `Precision.from_config` gives.
     """
 
     name: str
@@ -135,6 +176,9 @@ class Model(Checked, Stack, FromConfig):
     tied_embeddings: bool = False
     max_positions: int | None = None
     position_weights: int = 0
+    layer_tables: int = 0
+    matrices: int = 0
+    idle_weights: int = 0
     other_weights: int = 0
     head_bias: int = 0
     family: str = ""
@@ -144,14 +188,18 @@ class Model(Checked, Stack, FromConfig):
     stored: str = ""
 
     rules: ClassVar = {
+        "name": a(str, "'llama-3.1-8b'"),
+        "family": a(str, "'llama'"),
+        "stored": a(str),
+        **dict.fromkeys(("defaults_used", "keys_not_read", "left_out"), items(a(str))),
         "width": count(),
         "vocabulary": count(),
         "blocks": items(Rule("(number of layers, Block)", _layers), least=1),
         "tied_embeddings": flag(),
         "max_positions": optional(count()),
-        "position_weights": count(0),
-        "other_weights": count(0),
-        "head_bias": count(0),
+        **dict.fromkeys(
+            ("position_weights", "layer_tables", "matrices", "idle_weights", "other_weights", "head_bias"), count(0)
+        ),
     }
 
     @property
@@ -184,12 +232,17 @@ class Model(Checked, Stack, FromConfig):
         """Weights of an embedding table of its own (0 if tied): looked up, never streamed."""
         return 0 if self.tied_embeddings else self.vocabulary * self.width
 
+    @property
+    def looked_up_weights(self) -> int:
+        """Weights of all tables that are looked up, never streamed; a tied embedding is the head."""
+        return self.embedding_weights + self.position_weights + self.layer_tables
+
     @cached_property
     def parameters(self) -> int:
         """Exact number of parameters; tied tables count once, multi-token-prediction modules do not."""
         blocks = sum(count * block.parameters for count, block in self.blocks)
-        tables = self.embedding_weights + self.head_weights + self.head_bias + self.position_weights
-        return blocks + tables + self.other_weights
+        tables = self.looked_up_weights + self.head_weights + self.head_bias
+        return blocks + tables + self.matrices + self.idle_weights + self.other_weights
 
     @cached_property
     def active_parameters(self) -> int:
@@ -198,12 +251,12 @@ class Model(Checked, Stack, FromConfig):
             layers * (ffn.experts - ffn.experts_per_token) * (ffn.expert_weights + ffn.expert_other_weights)
             for layers, ffn in self.expert_kinds
         )
-        return self.parameters - sum(idle)
+        return self.parameters - self.idle_weights - sum(idle)
 
     @property
     def active_parameters_without_embedding(self) -> int:
         """Those without the tables that are looked up, as many model cards count; a tied embedding is the head."""
-        return self.active_parameters - self.embedding_weights - self.position_weights
+        return self.active_parameters - self.looked_up_weights
 
     @cached_property
     def weights_by_part(self) -> dict[str, int]:
@@ -212,20 +265,11 @@ class Model(Checked, Stack, FromConfig):
         "blocks" are the matrices of mixers, dense feed-forwards and shared experts; "experts" the routed ones; "other"
         norms, biases and routers; "embedding" the tables that are looked up, learned positions among them.
         """
-        mixers = sum(layers * mixer.matmul_weights for layers, mixer in self.mixer_kinds)
-        other = self.other_weights + self.head_bias
-        other += sum(layers * (mixer.parameters - mixer.matmul_weights) for layers, mixer in self.mixer_kinds)
-        dense = experts = 0
-        for layers, block in self.blocks:
-            other += layers * block.norm_weights
-            if (ffn := block.feedforward) is not None:
-                dense += layers * ffn.dense_weights
-                experts += layers * ffn.experts * ffn.expert_weights
-                other += layers * (ffn.other_weights + ffn.router_weights + ffn.experts * ffn.expert_other_weights)
+        dense, experts, other = self.block_weights()
         return {
-            "blocks": mixers + dense,
+            "blocks": dense + self.matrices + self.idle_weights,
             "experts": experts,
-            "other": other,
+            "other": other + self.other_weights + self.head_bias,
             "head": self.head_weights,
-            "embedding": self.embedding_weights + self.position_weights,
+            "embedding": self.looked_up_weights,
         }

@@ -22,8 +22,9 @@ class Part(Checked):
 
     def __init_subclass__(cls) -> None:
         inherited: Any = fields(cls) if is_dataclass(cls) else ()
+        above = {name: rule for base in cls.__mro__[:0:-1] for name, rule in base.__dict__.get("rules", {}).items()}
         own = {name: _rule(cls.__dict__.get(name, ...)) for name in get_annotations(cls) if name != "rules"}
-        cls.rules = {field.name: cls.rules[field.name] for field in inherited} | own | cls.__dict__.get("rules", {})
+        cls.rules = {field.name: above[field.name] for field in inherited} | own | cls.__dict__.get("rules", {})
 
     matmul_weights = other_weights = 0
 

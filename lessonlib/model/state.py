@@ -1,6 +1,7 @@
-"""Mixers whose memory of the past has one size: delta rules, Mamba, short convolutions. Each pass moves it whole.
+"""Mixers whose memory of the past has one size: linear attention, Mamba, convolutions. Each pass moves it whole.
 
-Sources: Yang et al. 2024 (arXiv 2412.06464) for the gated delta rule; Dao and Gu 2024 (2405.21060) for Mamba-2.
+Sources: Yang et al. 2024 (arXiv 2412.06464) for the gated delta rule; Dao and Gu 2024 (2405.21060) for Mamba-2; the
+others stand at their classes.
 """
 
 # A kind derives what the base gives as a plain zero; nobody can write to either, for the classes are frozen.
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, NamedTuple
 
-from lessonlib.base.checks import optional
+from lessonlib.base.checks import optional, wrong
 from lessonlib.model.attention import Mixer
 from lessonlib.model.precision import DTYPE
 
@@ -28,13 +29,13 @@ class StateCounts(NamedTuple):
 class ConstantState(Mixer):
     """A mixer whose memory of the past has one size: a state that every pass reads and writes whole.
 
-    `conv_kernel` is the length of its short convolution; `extra_weights` are weights beyond the published layout that
-    are only added or scaled. `state_dtype`: of the state, where the model's config says it; None is the dtype that the
-    model computes in. A kind says its `counts`.
+    `conv_kernel` is the length of its short convolution (1: it has none); `extra_weights` are weights beyond the
+    published layout that are only added or scaled. `state_dtype`: of the state, where the model's config says it; None
+    is the dtype that the model computes in. A kind says its `counts`.
     """
 
     width: int
-    conv_kernel: int
+    conv_kernel: int = 1
     extra_weights: int = 0
     state_dtype: str | None = None
 
@@ -97,10 +98,14 @@ class GatedDeltaNet(ConstantState):
 
 @dataclass(frozen=True, kw_only=True)
 class KimiDeltaAttention(ConstantState):
-    """Kimi Delta Attention (Kimi Linear, arXiv 2510.26692): a delta rule with a gate for each channel."""
+    """Kimi Delta Attention (Kimi Linear, arXiv 2510.26692): a delta rule with a gate for each channel.
+
+    The two projections that make its gates have the rank of a head, or (`full_rank_gates`, Ling) a matrix each.
+    """
 
     heads: int
     head_dim: int
+    full_rank_gates: bool = False
 
     label = "Kimi delta attention"
     flops_per_state_element = 6
@@ -108,9 +113,10 @@ class KimiDeltaAttention(ConstantState):
     @property
     def counts(self) -> StateCounts:
         channels = self.heads * self.head_dim
-        low_rank = self.width * self.head_dim + self.head_dim * channels
+        gate = self.width * self.head_dim + self.head_dim * channels
+        gate = self.width * channels if self.full_rank_gates else gate
         return StateCounts(
-            matmul_weights=4 * self.width * channels + 2 * low_rank + self.width * self.heads,
+            matmul_weights=4 * self.width * channels + 2 * gate + self.width * self.heads,
             other_weights=3 * channels * self.conv_kernel + channels + self.heads + self.head_dim,
             state_elements=channels * self.head_dim,
             conv_channels=3 * channels,
@@ -119,12 +125,16 @@ class KimiDeltaAttention(ConstantState):
 
 @dataclass(frozen=True, kw_only=True)
 class Mamba2(ConstantState):
-    """Mamba-2 (arXiv 2405.21060): an inner width of heads x head_dim. It takes 4 FLOP a state element and token."""
+    """Mamba-2 (arXiv 2405.21060): an inner width of heads x head_dim. It takes 4 FLOP a state element and token.
+
+    `gated_norm`: whether its output is normed (in Falcon-H1 it may not be).
+    """
 
     heads: int
     head_dim: int
     groups: int
     state_size: int
+    gated_norm: bool = True
 
     label = "Mamba-2"
 
@@ -134,7 +144,7 @@ class Mamba2(ConstantState):
         channels = inner + 2 * self.groups * self.state_size
         return StateCounts(
             matmul_weights=self.width * (inner + channels + self.heads) + inner * self.width,
-            other_weights=3 * self.heads + channels * (self.conv_kernel + 1) + inner,
+            other_weights=3 * self.heads + channels * (self.conv_kernel + 1) + inner * self.gated_norm,
             state_elements=inner * self.state_size,
             conv_channels=channels,
         )
@@ -182,4 +192,121 @@ class ShortConvolution(ConstantState):
             other_weights=self.width * self.conv_kernel,
             state_elements=0,
             conv_channels=self.width,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Convolutions(ConstantState):
+    """Short depthwise convolutions of `channels` channels in all, beside a mixer: their last inputs are kept."""
+
+    channels: int
+
+    label = "its convolutions"
+    flops_per_state_element = 0
+
+    @cached_property
+    def heads(self) -> int:
+        return self.channels
+
+    @property
+    def counts(self) -> StateCounts:
+        kept = self.channels * (self.conv_kernel - 1)
+        return StateCounts(0, self.channels * self.conv_kernel, kept, 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LightningAttention(ConstantState):
+    """Linear attention with a fixed decay a head (MiniMax-01, arXiv 2501.08313), a norm and an output gate.
+
+    S = decay S + k v, o = q S: a state of head_dim x head_dim for each head
+    """
+
+    heads: int
+    head_dim: int
+
+    label = "lightning attention"
+
+    @property
+    def counts(self) -> StateCounts:
+        channels = self.heads * self.head_dim
+        return StateCounts(
+            matmul_weights=5 * self.width * channels,
+            other_weights=channels,
+            state_elements=channels * self.head_dim,
+            conv_channels=0,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatrixLstm(ConstantState):
+    """mLSTM (xLSTM 7B, arXiv 2503.13427): a matrix memory a head, C = f C + i v k, its normaliser n and a stabiliser.
+
+    An output gate a channel, an input and a forget gate a head. The norm of its heads has `heads` x value_dim weights.
+    """
+
+    heads: int
+    key_dim: int
+    value_dim: int
+
+    label = "mLSTM"
+
+    @property
+    def counts(self) -> StateCounts:
+        keys, values = self.heads * self.key_dim, self.heads * self.value_dim
+        return StateCounts(
+            matmul_weights=self.width * (2 * keys + 3 * values + 2 * self.heads),
+            other_weights=2 * self.heads + values,
+            state_elements=keys * self.value_dim + keys + self.heads,
+            conv_channels=0,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class GatedLinearRecurrence(ConstantState):
+    """RG-LRU (Griffin, arXiv 2402.19427): a number for each of `inner` channels, h = a h + sqrt(1 - a a) i x.
+
+    The gates a and i come from a matrix for each of `heads` groups of channels. All its matrices have biases.
+    """
+
+    inner: int
+    heads: int
+
+    label = "RG-LRU"
+
+    def complete(self) -> None:
+        if self.inner % self.heads:
+            raise wrong(self.owner, "inner", self.inner, f"a multiple of its heads, {self.heads}")
+
+    @property
+    def counts(self) -> StateCounts:
+        return StateCounts(
+            matmul_weights=3 * self.width * self.inner + 2 * self.inner * (self.inner // self.heads),
+            other_weights=self.width + self.inner * (self.conv_kernel + 6),
+            state_elements=self.inner,
+            conv_channels=self.inner,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rwkv4(ConstantState):
+    """Time mixing of RWKV-4 (arXiv 2305.13048): of `inner` channels a weighted mean of all values, numerator,
+    denominator and largest exponent. Each half of a layer mixes its input with the one before (`conv_kernel` 2).
+    """
+
+    inner: int
+    conv_kernel: int = 2
+
+    label = "RWKV-4"
+
+    @cached_property
+    def heads(self) -> int:
+        return self.inner
+
+    @property
+    def counts(self) -> StateCounts:
+        return StateCounts(
+            matmul_weights=4 * self.width * self.inner,
+            other_weights=2 * self.inner + 3 * self.width,
+            state_elements=3 * self.inner,
+            conv_channels=2 * self.width,
         )

@@ -1,7 +1,7 @@
 """Estimates in one line each: what decides whether a workload is decode heavy, before anything is computed exactly.
 
     ridge      = peak / bandwidth x bytes of a weight / 2     tokens in a pass at which linear layers turn compute bound
-    rho        = b new / (ridge n_out) x used / read           about prefill time over decode time
+    rho        = new / n_out x min(b / ridge x used / read, 1) about prefill time over decode time
     chi        = (K s / bandwidth) n_out / ((2 P / peak) (new + n_out))     time to read caches over time to compute the
                                                                linear layers at peak, whatever the batch and the memory
     roof batch = ridge n_out / (new + n_out) x read / used     batch at which the linear layers of passes that mix
@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from lessonlib.base.checks import checked, flag
+from lessonlib.base.elementwise import minimum
 from lessonlib.base.errors import MOST_TOKENS, InvalidInputError
 from lessonlib.request.request import BATCHES, REQUESTS, Request, columns_of, counted
 from lessonlib.time.deployment import DEPLOYMENT, Deployment
@@ -49,9 +50,14 @@ def used_over_read(deployment: Deployment, batch: Any = 1) -> Any:
 
 @checked(deployment=DEPLOYMENT, request=REQUESTS, batch=BATCHES)
 def rho(deployment: Deployment, request: Request, batch: Any = 1) -> Any:
-    """About prefill time over decode time at `batch`. Decode-heavy means rho << 1."""
+    """About prefill time over decode time at `batch`. Decode-heavy means rho << 1.
+
+    Under the roof it grows with the batch, for steps share what they read; past it steps compute too, and it is the
+    ratio of the tokens, whatever the batch.
+    """
     prompt, output, cached, batch = counted(request, batch)
-    return batch * (prompt - cached) / (ridge_tokens(deployment) * output) * used_over_read(deployment, batch)
+    shared = minimum(batch * used_over_read(deployment, batch) / ridge_tokens(deployment), 1.0)
+    return (prompt - cached) / output * shared
 
 
 @checked(deployment=DEPLOYMENT, request=REQUESTS, mix=flag())

@@ -20,7 +20,8 @@ import numpy as np
 
 from lessonlib.base.checks import checked, count, flag, optional, rate, wrong
 from lessonlib.base.elementwise import ratio
-from lessonlib.base.errors import InvalidInputError
+from lessonlib.base.errors import MOST_TOKENS, InvalidInputError
+from lessonlib.policy.mix import TrafficCost, price
 from lessonlib.request.cost import decode_phase, prefill_phase, request_cost
 from lessonlib.request.request import BATCH, REQUEST, REQUESTS, Request, columns_of
 from lessonlib.time.deployment import DEPLOYMENT, Deployment
@@ -60,7 +61,7 @@ def memory_batch(deployment: Deployment, request: Request, page: int = 1) -> int
     each = mean_slot_bytes(deployment, request, page)
     if not each:
         raise InvalidInputError(f"memory_batch: {deployment.model.name} keeps neither cache nor state; any number fits")
-    return max(0, math.floor(deployment.memory_free / each))
+    return max(0, math.floor(min(deployment.memory_free / each, MOST_TOKENS)))
 
 
 def full_batch(deployment: Deployment, request: Request, page: int = 1) -> int:
@@ -177,34 +178,41 @@ def mixed_pass(deployment: Deployment, request: Request, batch: int) -> float:
 class AtLatency(NamedTuple):
     """The largest batch that keeps a latency target, and its steady state.
 
-    `binds`: "target" where one request more would miss it, "memory" where one more would not fit.
+    `binds`: "target" where one request more would miss it, "memory" where one more would not fit. `state`: of a mix its
+    cost at that batch.
     """
 
     batch: int
     binds: str
-    state: SteadyState
+    state: SteadyState | TrafficCost
 
 
-@checked(deployment=DEPLOYMENT, request=REQUEST, tpot=SECONDS_A_TOKEN, mixed=flag(), page=PAGE)
+@checked(deployment=DEPLOYMENT, request=REQUESTS, tpot=SECONDS_A_TOKEN, mixed=flag(), page=PAGE)
 def at_latency(
     deployment: Deployment, request: Request, tpot: float = 0.03, mixed: bool = False, page: int = 1
 ) -> AtLatency:
     """The largest batch of identical requests in steady state whose TPOT is at most `tpot` seconds.
 
-    Raises InvalidInputError when even one request alone misses the target, and for one output token, which has no TPOT.
+    Arrays are a mix of requests, each with its own lengths; its prompts have passes of their own. Raises
+    InvalidInputError when even one request alone misses the target, and for one output token, which has no TPOT.
     """
-    if request.output < 2:
+    columns_of("at_latency", request)
+    if np.max(request.output) < 2:
         raise wrong("at_latency", "output", request.output, "2 or more", "one output token has no TPOT")
+    if request.is_array and mixed:
+        raise wrong("at_latency", "mixed", mixed, "False for a mix", "take one request of its mean lengths")
 
-    def state_of(batch: int | None) -> SteadyState:
+    def state_of(batch: int) -> SteadyState | TrafficCost:
+        if request.is_array:
+            return price(deployment, request, batch)
         return steady_state(deployment, request, batch, mixed, page)
 
-    full = state_of(None)
+    full = state_of(full_batch(deployment, request, page))
     if full.tpot <= tpot:
         return AtLatency(full.batch, "memory", full)
     low, high, found = 1, full.batch, state_of(1)
     if found.tpot > tpot:
-        least = f"at least {found.tpot:.4g} s, the TPOT of one request alone on this deployment"
+        least = f"at least {found.tpot:.4g} s, the TPOT of one request at a time on this deployment"
         raise wrong("at_latency", "tpot", tpot, least, "take a longer target, a faster deployment or a smaller model")
     while high - low > 1:  # a batch more never takes less time: halving finds the last one that keeps the target
         middle = (low + high) // 2

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from lessonlib.base.checks import checked, choice, count, fraction, rate, wrong
+from lessonlib.base.checks import REFUSED, Checked, Rule, checked, choice, count, fraction, rate, text, wrong
 from lessonlib.base.elementwise import ratio
 from lessonlib.base.errors import UnknownNameError
 from lessonlib.model.attention import GroupedQueryAttention, MultiHeadLatentAttention
@@ -21,11 +21,16 @@ from lessonlib.work.layouts import EXPERT, TENSOR
 
 
 @dataclass(frozen=True)
-class Lever:
+class Lever(Checked):
     """A named change of a case. Call it with (deployment, request, batch); it returns the case as changed."""
 
     name: str
     change: Callable[[Case], Case]
+
+    rules: ClassVar = {
+        "name": text("'twice the memory'"),
+        "change": Rule("a function that returns a Case", lambda value: value if callable(value) else REFUSED),
+    }
 
     def __call__(self, deployment: Deployment, request: Request, batch: int = 1) -> Case:
         return self.change(Case(deployment, request, batch))
@@ -154,7 +159,7 @@ def sparse_attention(top_k: int = 2048, index_heads: int = 64, index_dim: int = 
 
     def sparse(block: Block) -> Block:
         old = block.mixer
-        if type(old) is not MultiHeadLatentAttention or old.query_rank is None:
+        if type(old) is not MultiHeadLatentAttention or old.query_rank is None or old.window is not None:
             return block
         sizes = {field.name: getattr(old, field.name) for field in fields(old) if field.init}
         index = {"top_k": top_k, "index_heads": index_heads, "index_dim": index_dim}

@@ -2,8 +2,6 @@
 
 A rank that holds in both is worth something: at the floor a lever that saves bytes looks better than where each pass
 has an overhead. Drafts take their own time, with yields that were published; free drafts are a limit and not here.
-Beside a lever stands a published measurement of the like where there is one: on another model or server, so for the
-order of size only.
 """
 
 import math
@@ -39,20 +37,15 @@ from lessonlib.request.request import BATCH, REQUESTS, Case, Request, columns_of
 from lessonlib.time.deployment import DEPLOYMENT, EFFICIENCY, Deployment, Efficiency
 
 HALF_CACHED = "half of each prompt in a prefix cache"
-PUBLISHED = {  # a lever's name begins so: what was measured of the like, times as fast, and where
-    "W8A8": "1.44 (GPT-J-6B, H100, batch 8) to 1.69 (Llama-2-7B, H800, full)",
-    "4-bit weights": "3.2 of a matmul at 16 tokens, 1.0 at 128; 0.9 end to end (Llama-2-7B, H800, full)",
-    "fp8 cache": "1.19 (DeepSeek-R1, B200, full) to 1.5 (LLaMA-7B, A100, full)",
-    "EAGLE-3": "2.32 (Llama-3.1-8B, H200, batch 1), 1.38 (H100, batch 64); 0.72 to 1.06 (Qwen3-30B-A3B, an early head)",
-    "MTP": "1.6 (DeepSeek-V3, H200, 2 a rank), 1.14 at 128 a rank",
-}
+# Published tokens of a round of three drafts: MTP on DeepSeek-V3, EAGLE-3 on Llama-3.1-8B (data/levers.csv).
+YIELDS = {"MTP": 2.44, "EAGLE-3": 3.14}
 
 
 class Ranked(NamedTuple):
     """A lever: device-seconds before over after, at one batch, and with each at its own memory batch.
 
     `typical`: the latter at typical efficiency, None where none was given. `holds`: it has the same place in both
-    rankings. `published`: a measurement of the like, in words; "" where none is known.
+    rankings.
     """
 
     name: str
@@ -60,7 +53,6 @@ class Ranked(NamedTuple):
     at_limit: float
     typical: float | None = None
     holds: bool | None = None
-    published: str = ""
 
 
 @checked(deployment=DEPLOYMENT, request=REQUESTS)
@@ -86,7 +78,8 @@ def usual_levers(deployment: Deployment, request: Request) -> dict[str, Lever]:
     mixers = [mixer for _, mixer in deployment.model.mixer_kinds]
     if all(type(mixer) is GroupedQueryAttention and mixer.window is None for mixer in mixers):
         found["sparse layers: 5 of 6 with a window of 1,024 (another model)"] = windowed_layers(1024, 6)
-    if any(type(mixer) is MultiHeadLatentAttention and mixer.query_rank is not None for mixer in mixers):
+    latent = [mixer for mixer in mixers if type(mixer) is MultiHeadLatentAttention]
+    if any(mixer.query_rank is not None and mixer.window is None for mixer in latent):
         found["sparse layers: the best 2,048 tokens (another model)"] = sparse_attention()
     if deployment.speculation is None:
         found |= _drafts(deployment)
@@ -103,13 +96,17 @@ def _drafts(deployment: Deployment) -> dict[str, Lever]:
     _, block = model.blocks[-1]
     mixer, ffn = block.mixer, block.feedforward
     if isinstance(mixer, MultiHeadLatentAttention):
-        return {"MTP drafts, 2.44 tokens a round": drafts_that_yield(3, 2.44, DraftHead.mtp(model))}
+        return {_drafting("MTP"): drafts_that_yield(3, YIELDS["MTP"], DraftHead.mtp(model))}
     if not isinstance(mixer, GroupedQueryAttention):
         return {}
     inner = ffn.inner if isinstance(ffn, DenseFeedForward) else 3 * model.width
     sizes = (model.width, inner, mixer.heads, mixer.kv_heads, mixer.head_dim)
     head = DraftHead.eagle3(*sizes, vocabulary=min(32_000, model.vocabulary), max_positions=model.max_positions)
-    return {"EAGLE-3 drafts, 3.14 tokens a round": drafts_that_yield(3, 3.14, head)}
+    return {_drafting("EAGLE-3"): drafts_that_yield(3, YIELDS["EAGLE-3"], head)}
+
+
+def _drafting(how: str) -> str:
+    return f"{how} drafts, {YIELDS[how]} tokens a round"
 
 
 @checked(deployment=DEPLOYMENT, request=REQUESTS, batch=BATCH, typical=optional(EFFICIENCY))
@@ -133,7 +130,6 @@ def rank_levers(
             *found[name],
             again[name][1] if again else None,
             order.index(name) == second.index(name) if again else None,
-            next((words for start, words in PUBLISHED.items() if name.startswith(start)), ""),
         )
         for name in order
     ]

@@ -167,8 +167,8 @@ class RequestCost:
 def request_cost(deployment: Deployment, request: Request, batch: Any = 1) -> RequestCost:
     """Cost of `batch` identical requests, prefilled in one pass and decoded in lockstep.
 
-    `request` and `batch` are numbers or arrays that broadcast. With numbers, raises InvalidInputError for a value that
-    cannot be meant or is beyond the model's positions, DoesNotFitError when weights and cache of `batch` sequences of
+    `request` and `batch` are numbers or arrays that broadcast. With numbers, raises InvalidInputError for an impossible
+    value or one beyond the model's positions, DoesNotFitError when weights and cache of `batch` sequences of
     prompt + output tokens do not fit. With arrays such cells become NaN, and `.refused` says why.
     """
     if request.is_array or type(batch) is not int:

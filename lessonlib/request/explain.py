@@ -4,10 +4,10 @@ It computes nothing of its own: it writes down the roofs that a cost is the sum 
 """
 
 from collections.abc import Callable
-from html import escape
 from typing import Any
 
-from lessonlib.base.text import html_table, plain_markdown
+from lessonlib.base.errors import printable
+from lessonlib.base.text import html_table, plain_html, plain_markdown
 from lessonlib.base.units import format_bytes, format_flops, format_percent, format_seconds
 from lessonlib.model.precision import ATTENTION, BLOCKS, EXPERTS, MULTIPLIED_IN, UNQUANTISED
 from lessonlib.time.deployment import Deployment
@@ -126,7 +126,7 @@ def assumptions(cost: Any) -> tuple[str, ...]:
             f"Speculation: {speculation.draft_tokens} drafted tokens, acceptance {speculation.acceptance:g}, {draft}; "
             "each round at the answer's mean context."
         )
-    return tuple(lines)
+    return tuple(map(printable, lines))
 
 
 def _rows(cost: Any) -> list[tuple[str, ...]]:
@@ -180,16 +180,16 @@ def text_table(cost: Any) -> str:
     for part, *numbers, bound in rows:
         cells = (number.rjust(width) for number, width in zip(numbers, widths[1:4], strict=True))
         lines.append("  ".join([part.ljust(widths[0]), *cells, bound]).rstrip())
-    return "\n".join([_title(cost), *lines, _clocks(cost), *cost.assumptions()])
+    return "\n".join([printable(_title(cost)), *lines, _clocks(cost), *cost.assumptions()])
 
 
 def html_view(cost: Any) -> str:
     if cost.refused is not None:
-        return f"<p>{escape(text_table(cost))}</p>"
-    notes = "".join(f"<li>{escape(line)}</li>" for line in cost.assumptions())
+        return f"<p>{plain_html(text_table(cost))}</p>"
+    notes = "".join(f"<li>{plain_html(line)}</li>" for line in cost.assumptions())
     return (
         f"{html_table(_rows(cost), 'lrrrl', header=HEADER, caption=_title(cost), named=False)}"
-        f"<p>{escape(_clocks(cost))}</p><details><summary>Assumptions</summary><ul>{notes}</ul></details>"
+        f"<p>{plain_html(_clocks(cost))}</p><details><summary>Assumptions</summary><ul>{notes}</ul></details>"
     )
 
 

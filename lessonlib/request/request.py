@@ -1,6 +1,6 @@
 """One request, or many alike: prompt, output and cached tokens; and what is wrong with those that cannot be priced.
 
-Numbers give plain floats, arrays broadcast. A number that cannot be meant is refused; in an array its cell becomes NaN
+Numbers give plain floats, arrays broadcast. An impossible number is refused; in an array its cell becomes NaN
 in what is computed, with a code that says why.
 """
 
@@ -58,7 +58,7 @@ def broadcast_shape(request: Any, batch: Any) -> tuple[int, ...]:
 class Request(Checked):
     """Prompt tokens, output tokens, and how many of the prompt's tokens a prefix cache already holds.
 
-    Each is a whole number, or an array of them (they broadcast). A number that cannot be meant raises
+    Each is a whole number, or an array of them (they broadcast). An impossible number raises
     InvalidInputError; in an array its cell becomes NaN in the results, and `RequestCost.refused` says why.
     """
 
@@ -129,7 +129,7 @@ def counted(request: Request, batch: Any = 1) -> tuple[Any, Any, Any, Any]:
 def columns_of(owner: str, request: Request) -> tuple[Any, Any, Any]:
     """(prompt, output, cached) of one request or several, arrays of one dimension in float64.
 
-    InvalidInputError for more dimensions, for none at all, and for the first request that cannot be meant.
+    InvalidInputError for more dimensions, for none at all, and for the first impossible request.
     """
     columns = (np.atleast_1d(np.asarray(v, np.float64)) for v in (request.prompt, request.output, request.cached))
     prompt, output, cached = np.broadcast_arrays(*columns)

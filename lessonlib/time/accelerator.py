@@ -5,8 +5,8 @@ from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, ClassVar
 
-from lessonlib.base.checks import Checked, named, optional, rate
-from lessonlib.base.errors import UnknownNameError, shown
+from lessonlib.base.checks import Checked, a, named, optional, rate
+from lessonlib.base.errors import UnknownNameError, printable, shown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +29,8 @@ class Accelerator(Checked):
     notes: str = ""
 
     rules: ClassVar = {
+        "name": a(str, "'h100-sxm'"),
+        **dict.fromkeys(("memory_from", "label", "source", "notes"), a(str)),
         "memory": rate("bytes"),
         "bandwidth": rate("byte/s"),
         "peaks": named(rate("FLOP/s"), "{'bf16': 989e12}"),
@@ -50,7 +52,7 @@ class Accelerator(Checked):
         peaks = ", ".join(f"{dtype} {peak / 1e12:,.4g}" for dtype, peak in self.peaks.items())
         link = "no link figure" if self.link is None else f"link {self.link / 1e9:,.4g} GB/s"
         memory_from = f" ({self.memory_from})" if self.memory_from else ""
-        return (
+        return printable(
             f"{self.owner}: {self.memory / 1e9:,.5g} GB{memory_from} at {self.bandwidth / 1e9:,.5g} GB/s, "
             f"dense TFLOP/s: {peaks}, {link}"
         )
@@ -61,6 +63,7 @@ class Accelerator(Checked):
             return self.peaks[dtype]
         except (KeyError, TypeError):
             known = ", ".join(self.peaks)
+            dtype = dtype if isinstance(dtype, str) else shown(dtype)
             raise UnknownNameError(
                 f"{self.owner} has no {dtype} peak; it has {known}. Choose one of these to compute in."
             ) from None

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from lessonlib.base.checks import checked, count
-from lessonlib.base.errors import DoesNotFitError, InvalidInputError, LessonError
+from lessonlib.base.errors import MOST_TOKENS, DoesNotFitError, InvalidInputError, LessonError
 from lessonlib.base.units import format_bytes
 from lessonlib.work.layouts import TENSOR
 
@@ -30,7 +30,9 @@ def largest_batch(deployment: Any, tokens: int) -> int:
     model, each = deployment.model, deployment.sequence_bytes(float(tokens))
     if not each:
         raise InvalidInputError(f"largest_batch: {model.name} keeps neither cache nor state; any batch fits.")
-    batch = math.floor(deployment.memory_free / each)
+    batch = math.floor(min(deployment.memory_free / each, MOST_TOKENS))
+    if batch == MOST_TOKENS:  # floats count no further, and no batch is taken beyond
+        return batch
     while deployment.memory_needed(float(tokens), batch + 1) <= deployment.memory_available:
         batch += 1
     while batch and deployment.memory_needed(float(tokens), batch) > deployment.memory_available:
@@ -83,7 +85,9 @@ def _more_devices(deployment: Any, tokens: int, batch: int, alone: bool) -> list
     each = deployment.memory_fraction * deployment.accelerator.memory
     fewest = deployment.devices
     if deployment.layout == TENSOR:  # where more devices never need fewer bytes
-        fewest = math.ceil(deployment.memory_needed(float(tokens), batch) / each)
+        most = each * MOST_DEVICES  # beyond which none is tried
+        needed = deployment.memory_needed(float(tokens), batch)
+        fewest = math.ceil(needed / each) if needed <= most else MOST_DEVICES + 1
     second: list[str] = []
     for devices in range(deployment.devices + 1, MOST_DEVICES + 1):
         if devices < fewest and (second or batch == 1 or not alone):

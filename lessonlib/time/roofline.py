@@ -119,7 +119,7 @@ class Phase:
                     seconds = compute if compute > memory else memory
                 else:
                     seconds = maximum(compute, memory)
-                busy = busy + repeats * seconds
+                busy = busy + (seconds if type(repeats) is float and repeats == 1 else repeats * seconds)
             if self._runs is None:
                 self._take(run)
             if sizes.collectives:

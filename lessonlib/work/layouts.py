@@ -48,12 +48,12 @@ def collectives(layout: str, devices: int, model: Model, precision: Precision) -
     if devices == 1:
         return Collectives(0, 0.0)
     if layout == TENSOR:
-        count = sum(layers * len(block.parts) for layers, block in model.blocks)
+        count = sum(layers * block.passes * len(block.parts) for layers, block in model.blocks)
         return Collectives(count, count * 2 * (devices - 1) / devices * model.width * precision.sent_bytes)
     count, sent = 0, 0.0
     for layers, ffn in model.expert_kinds:
         count += 2 * layers
-        numbers = layers * model.width * other_devices(devices, ffn.experts, ffn.experts_per_token)
+        numbers = layers * ffn.routed_width * other_devices(devices, ffn.experts, ffn.experts_per_token)
         sent += numbers * (precision.dispatched_bytes + precision.sent_bytes)
     return Collectives(count, sent)
 

@@ -80,9 +80,13 @@ def sizes_of(model: Model, precision: Precision, devices: int = 1, layout: str =
     weights, of, share = model.weights_by_part, precision.bytes_of, layouts.shares(layout, devices)
     expert_biases = sum(layers * ffn.experts * ffn.expert_other_weights for layers, ffn in model.expert_kinds)
     copied = sum(layers * mixer.copied_weights(share.split) for layers, mixer in model.mixer_kinds)
+    mixers = ((layers, block.mixer) for layers, block in model.blocks if block.mixer is not None)
+    stored_copies = sum(layers * mixer.copied_weights(share.split) for layers, mixer in mixers)
     routers = (share.split - 1) * sum(layers * ffn.router_weights for layers, ffn in model.expert_kinds)
     other = weights["other"] - expert_biases - model.head_bias + routers
-    block_bytes = share.replicas * ((weights["blocks"] + copied) * of("blocks") + other * of("other"))
+    block_bytes = share.replicas * ((weights["blocks"] + stored_copies) * of("blocks") + other * of("other"))
+    again = [more - once for more, once in zip(model.block_weights(streamed=True), model.block_weights(), strict=True)]
+    streamed_again = (again[0] + copied - stored_copies - model.idle_weights) * of("blocks") + again[2] * of("other")
     head_bytes = share.replicas * (weights["head"] * of("head") + model.head_bias * of("other"))
     embedding_bytes = share.replicas * weights["embedding"] * of("embedding")
     experts, expert_weights, resident_experts = [], 0, 0.0
@@ -97,7 +101,7 @@ def sizes_of(model: Model, precision: Precision, devices: int = 1, layout: str =
         token_flops=2.0 * (model.block_matmul_weights - expert_weights + copied + routers),
         expert_flops=2.0 * expert_weights,
         logit_flops=2.0 * model.head_weights,
-        block_bytes=block_bytes,
+        block_bytes=block_bytes + share.replicas * streamed_again,
         head_bytes=head_bytes,
         experts=tuple(experts),
         kinds=tuple(_kinds(model, precision, share.split)),
@@ -110,7 +114,7 @@ def sizes_of(model: Model, precision: Precision, devices: int = 1, layout: str =
 
 def _kinds(model: Model, precision: Precision, split: int) -> Iterator[LayerKind]:
     """The layers of each mixer, or of each kernel that runs in turn, with the heads of a layer over `split` devices."""
-    for layers, mixer in ((layers, one) for layers, whole in model.mixer_kinds for one in whole.in_turn):
+    for layers, mixer in model.kernel_kinds:
         if mixer.cache_elements and (mixer.state_elements or mixer.conv_elements):
             raise InvalidInputError(f"{mixer.owner}: it has both a cache and a constant state; make it two mixers.")
         state = bytes_of(precision.of_state(mixer.state_dtype)) * mixer.state_elements

@@ -133,6 +133,8 @@ class Lab:
 class Notebook:
     """One notebook, open in a page of its own. `said`: what the browser's console had to say, errors only."""
 
+    folder = "notebooks"
+
     def __init__(self, lab: Lab, browser: Browser, name: str) -> None:
         self.lab, self.name, self.said = lab, name, []
         self.page: Page = browser.new_page(viewport={"width": 1280, "height": 900})
@@ -141,7 +143,7 @@ class Notebook:
         self.page.on("console", lambda line: self.said.append(line.text) if line.type == "error" else None)
         self.page.on("pageerror", lambda error: self.said.append(f"uncaught: {error}\n{error.stack}"))
         workspace = Path(name).stem
-        self.page.goto(f"{lab.url}/lab/workspaces/{workspace}/tree/notebooks/{name}?token={lab.token}&reset")
+        self.page.goto(f"{lab.url}/lab/workspaces/{workspace}/tree/{self.folder}/{name}?token={lab.token}&reset")
         self.wait_until_idle()
 
     def wait_until_idle(self) -> None:
@@ -167,7 +169,7 @@ class Notebook:
 
     def show_itself(self) -> None:
         """Bring this notebook's tab to the front again, after a link opened another."""
-        self.command("docmanager:open", path=f"notebooks/{self.name}")
+        self.command("docmanager:open", path=f"{self.folder}/{self.name}")
         expect(self.page.locator(".jp-mod-current .lm-TabBar-tabLabel").first).to_have_text(self.name)
 
     def explorers(self) -> list["Explorer"]:

@@ -196,6 +196,11 @@ def test_links_lead_on_inside_jupyterlab(notebook, lab):
     assert len(page.context.pages) == 1, "a link left JupyterLab"
 
 
+def test_no_output_is_mathematics(notebook):
+    """A price or a name between two dollars is none; the equations of the text are."""
+    expect(notebook.page.locator(".jp-OutputArea-output mjx-container")).to_have_count(0)
+
+
 def test_the_console_has_no_error(notebook):
     """Last of the tests that share a page: what all of them made the browser say."""
     assert not notebook.said
@@ -245,7 +250,7 @@ def test_own_files_are_taken_bad_ones_refused_and_the_last_good_ones_stay(lab, b
     page = notebook.page
     buttons, said = page.locator(".jp-OutputArea-output button"), page.locator(".widget-html-content [role]")
     expect(said).to_have_count(2)
-    expect(buttons).to_have_text([re.compile(r"config\.json"), re.compile(r"traffic \(CSV\)")])
+    expect(buttons).to_have_text([re.compile(r"config\.json"), re.compile(r"traffic \(CSV, JSON\)")])
 
     def choose(file: str, content: str, words: str) -> None:
         path = tmp_path / file

@@ -3,7 +3,6 @@
 from lessonlib.face.exercises.book.common import CHAT, REASONING, cost_of, server
 from lessonlib.facts.tables import load_table
 from lessonlib.facts.workloads import load_workload
-from lessonlib.policy.estimates import ridge_tokens
 from lessonlib.policy.full_server import pages, steady_state
 from lessonlib.request.request import Request
 
@@ -55,7 +54,6 @@ def hundred_to_one(edge):
 
 HELD = {
     "as 5 to 95": lambda: f"as 5 to {100 - 5}",
-    "batch 295, decode computes too": lambda: f"batch {ridge_tokens(server()):.0f}, decode computes too",
     "Chat alone is 12 % decode in FLOPs and 97.4 % in seconds. On a full server of its means, batch 368, it is 44 % "
     "decode.": chat_line,
     "99.89 % on a full server, batch 71, four fifths of it cache reads.": reasoning_line,

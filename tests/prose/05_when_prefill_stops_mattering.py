@@ -8,6 +8,8 @@ from lessonlib.face.exercises.book.notebook_05 import SPECULATION
 from lessonlib.policy.levers import faster_peak, more_bandwidth, prefix_cache
 from lessonlib.policy.sensitivity import break_even_output, elasticities
 
+REAL = Efficiency(mfu=0.6, mbu=0.8)
+
 
 def prefill_percent(request, batch=1):
     return 100 * (1 - cost_of(request, batch).decode_share)
@@ -35,8 +37,12 @@ HELD = {
         f"{prefill_percent(REASONING):.4f} % of reasoning alone, {prefill_percent(CHAT):.1f} % of chat alone, "
         f"{prefill_percent(CHAT, server().largest_batch(1152)):.0f} % of chat's GPU clock at its limit"
     ),
-    "20 output tokens make its prefill a twentieth": lambda: (
-        f"{break_even_output(server(), 100)} output tokens make its prefill a twentieth"
+    "for one of 100 tokens, 20 output tokens make its prefill a twentieth": lambda: (
+        f"for one of 100 tokens, {break_even_output(server(), 100)} output tokens make its prefill a twentieth"
+    ),
+    "20 or 21 output tokens": lambda: (
+        " or ".join(str(found) for found in sorted({break_even_output(server(), prompt) for prompt in range(1, 296)}))
+        + " output tokens"
     ),
     "chat follows peak (-0.755) and reasoning bandwidth (-0.9996)": lambda: (
         f"chat follows peak ({at_limit(CHAT, 'peak'):.3f}) and reasoning bandwidth "
@@ -50,9 +56,12 @@ HELD = {
     ),
     "below batch 37": lambda: f"below batch {turn(CHAT, prefix_cache(1.0), INT4)}",
     "From batch 64 on": lambda: f"From batch {turn(CHAT, faster_peak(2), more_bandwidth(2))} on",
-    "With 0.6 of the peak and 0.8 of the bandwidth, FLOP/s pass bandwidth for chat at batch 41 already.": lambda: (
-        "With 0.6 of the peak and 0.8 of the bandwidth, FLOP/s pass bandwidth for chat at batch "
-        f"{turn(CHAT, faster_peak(2), more_bandwidth(2), Efficiency(mfu=0.6, mbu=0.8))} already."
+    "With 0.6 of the peak and 0.8 of the bandwidth, chat's cached prompts pass int4 weights at batch 26 already, and "
+    "FLOP/s pass bandwidth at batch 41. Reasoning's 24 stays.": lambda: (
+        f"With {REAL.mfu} of the peak and {REAL.mbu} of the bandwidth, chat's cached prompts pass int4 weights at "
+        f"batch {turn(CHAT, prefix_cache(1.0), INT4, REAL)} already, and FLOP/s pass bandwidth at batch "
+        f"{turn(CHAT, faster_peak(2), more_bandwidth(2), REAL)}. Reasoning's {turn(REASONING, FP8_CACHE, INT4, REAL)} "
+        "stays."
     ),
     "passes int4 weights at batch 24": lambda: f"passes int4 weights at batch {turn(REASONING, FP8_CACHE, INT4)}",
     "at batch 37 for chat (prefill passes weights) and at batch 24 for reasoning": lambda: (

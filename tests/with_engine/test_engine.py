@@ -14,13 +14,24 @@ from lessonlib.base.errors import InvalidInputError
 from lessonlib.base.units import format_bytes
 from lessonlib.facts.catalogue import load_model, model_record
 from lessonlib.measured.timing.cpu import TimingFailedError, timed_apart
-from lessonlib.measured.timing.engine import CALIBRATING, FORETOLD, MODEL, NARROW, VARIANTS, calibrations, stages, timed
+from lessonlib.measured.timing.engine import (
+    CALIBRATING,
+    FORETOLD,
+    MODEL,
+    NARROW,
+    VARIANTS,
+    calibrations,
+    expected_seconds,
+    stages,
+    timed,
+)
 from lessonlib.measured.timing.engine_files import FORMATS, file_bytes, parameters_in, vocabulary, write_weights
 from lessonlib.measured.timing.engine_run import EXTRA, LIMITS, models, served
 from lessonlib.measured.timing.predictions import predictions, this_machine
 from lessonlib.measured.timing.record import read_record, write_record
 from lessonlib.measured.timing.server import time_server
 from lessonlib.measured.timing.server_client import TOLD, WORDS
+from lessonlib.time.deployment import Efficiency
 
 TOY = {
     "hidden_size": 256,
@@ -166,7 +177,10 @@ def test_what_is_foretold_was_foretold_before_it_was_timed(record):
 
 def test_the_measured_times_stand_beside_predictions(record):
     rows = predictions(record)
-    assert len(rows) == len(record.points) + 1 and all(row.ratio > 1 for row in rows)
+    assert len(rows) == len(record.points) + 1 and all(row.measured > 0 for row in rows)
+    floors = {point: row.predicted for point, row in zip(record.points, rows, strict=False)}
+    for timing in (*CALIBRATING, *(one for one in FORETOLD if one.phase != "request")):
+        assert floors[timed(record, timing)] == expected_seconds(record, timing, Efficiency())
     q8 = this_machine(record, "q8_0")
     assert q8.sizes.dense_bytes < 0.6 * this_machine(record).sizes.dense_bytes
     assert this_machine(record, NARROW).model.blocks[0][1].feedforward.inner == 1216

@@ -1,14 +1,18 @@
-"""What a notebook says of an exercise: its question, feedback to a guess, hints, the worked solution."""
+"""What a notebook says of an exercise: its question, what is said to a guess, hints, the worked solution."""
 
+import os
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from lessonlib.base.errors import InvalidInputError, UnknownNameError, is_number, shown
-from lessonlib.face.exercises.exercises import Exercise
+from lessonlib.base.text import plain_markdown
+from lessonlib.face.exercises.exercises import Exercise, NumberExercise
+from lessonlib.face.exercises.progress import Progress
 
 BOOK = Path(__file__).parent / "book"
+STILL = "LESSONLIB_STILL"  # set where outputs are stored: questions come as text alone, without controls
 
 
 @cache
@@ -35,28 +39,85 @@ def find(key: str) -> Exercise:
         ) from None
 
 
-def ask(key: str) -> None:
-    """Print the question, and its options where it has some."""
+def exported(key: str) -> dict[str, Any]:
+    """An exercise as JSON has it, all worked out: what a page needs to ask it, and to answer a guess as `check` does.
+
+    A number has its `value` and `tolerance`, and `slips`: a list of [value, words]. `says`: what is said, and when.
+    """
     exercise = find(key)
-    print(exercise.question)
-    for letter, option in exercise.options.items():
-        print(f"  {letter}  {option}")
+    found: dict[str, Any] = {"key": key, "notebook": exercise.notebook, "question": exercise.question}
+    found |= {"hints": list(exercise.hints), "solution": exercise.answer.solution, "says": exercise.says}
+    if isinstance(exercise, NumberExercise):
+        numbers = {"value": exercise.answer.value, "tolerance": exercise.tolerance, "slips": exercise.slips}
+        return found | {"kind": "number", "unit": exercise.unit, "predicted": exercise.predicted} | numbers
+    return found | {"kind": "choice", "options": exercise.options, "right": exercise.right}
+
+
+def ask(key: str) -> None:
+    """Ask a question with a field or buttons to answer it; the same as text where no widget lives.
+
+    What is answered is kept in progress.json, in a working copy. Raises UnknownNameError for a key that is not known.
+    """
+    exercise = find(key)
+    said = [f"**Question.** {plain_markdown(exercise.question)}", ""]
+    said += [f"- **{letter}** {plain_markdown(option)}" for letter, option in exercise.options.items()]
+    code = f'check("{key}", {"..." if isinstance(exercise, NumberExercise) else repr("a")})'
+    text = "\n".join([*said, "", f"Run this cell to answer it; or in code: `{code}`."])
+    bundle: dict[str, Any] = {"text/plain": text, "text/markdown": text}
+    if not os.environ.get(STILL):
+        from lessonlib.face.widgets.asking import question_widget
+
+        bundle |= question_widget(exported(key), Progress.here())
+    _display(bundle)
 
 
 def check(key: str, guess: Any) -> None:
-    """Print what is to be said to a guess."""
-    print(find(key).feedback(guess))
+    """Say what is to be said to a guess."""
+    verdict = find(key).judge(guess)
+    if verdict.right is not None:
+        Progress.here().tried(key, verdict.right, verdict.words)
+    _say(verdict.words)
 
 
 def hint(key: str, number: int = 1) -> None:
-    """Print hint `number`, from 1; asking past the last one says so."""
+    """Say hint `number`, from 1; asking past the last one says so."""
     hints = find(key).hints
     if not is_number(number) or number != int(number) or not 1 <= number <= len(hints):
-        print(f"There are {len(hints)} hints for {key!r}: hint({key!r}, 1) to hint({key!r}, {len(hints)}).")
+        _say(f"There are {len(hints)} hints for {key!r}: hint({key!r}, 1) to hint({key!r}, {len(hints)}).")
         return
-    print(f"Hint {int(number)} of {len(hints)}: {hints[int(number) - 1]}")
+    Progress.here().hinted(key, int(number))
+    _say(f"Hint {int(number)} of {len(hints)}: {hints[int(number) - 1]}")
 
 
 def solution(key: str) -> None:
-    """Print the worked solution, with the numbers put in."""
-    print(find(key).answer.solution)
+    """Say the worked solution, with the numbers put in."""
+    words = find(key).answer.solution
+    Progress.here().looked(key)
+    _say(words)
+
+
+def standing(notebook: str = "") -> None:
+    """Say where one stands: in a notebook, by its number such as "02", or in all of them."""
+    numbers = sorted({exercise.notebook for exercise in all_exercises().values()})
+    if notebook and notebook not in numbers:
+        raise UnknownNameError(f"notebook {shown(notebook)} has no exercise; expected one of {', '.join(numbers)}.")
+    progress = Progress.here()
+    for number in [notebook] if notebook else numbers:
+        keys = [key for key, exercise in all_exercises().items() if exercise.notebook == number]
+        _say(progress.in_words(number, keys))
+
+
+def _say(words: str) -> None:
+    """As Markdown: a line that is printed may break inside a word."""
+    _display({"text/plain": words, "text/markdown": plain_markdown(words)})
+
+
+def _display(bundle: dict[str, Any]) -> None:
+    from IPython.core.getipython import get_ipython
+
+    if get_ipython() is None:
+        print(bundle["text/plain"])
+        return
+    from IPython.display import display
+
+    display(bundle, raw=True)

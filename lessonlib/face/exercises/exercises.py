@@ -16,17 +16,19 @@ solution, in which `{answer}` is the answer in words, with its unit.
         answer.slip(4 * parameters / 1e9, "That is float32.")
         return f"2 bytes x {parameters:,} parameters = {answer}."
 
-No answer is typed in. In a notebook: `check("bytes-of-llama", guess)`, `hint(...)`, `solution(...)`; a guess of None
-prints a line that never changes, so that an untouched notebook has reproducible outputs.
+No answer is typed in. In a notebook: `ask("bytes-of-llama")`, or in code `check("bytes-of-llama", guess)`, `hint(...)`,
+`solution(...)`; a guess of None is answered by a line that never changes, so that an untouched notebook prints the same
+each time.
 """
 
 import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import cached_property
 from inspect import getdoc
-from typing import Any
+from typing import Any, NamedTuple
 
 from lessonlib.base.errors import InvalidInputError, is_number, shown
 
@@ -67,27 +69,40 @@ class Choice:
 
 
 class Question:
-    """What a learner reads before the answer: `key`, `question`, `options` by letter and `hints`."""
+    """What a learner reads before the answer: `key`, `question`, `options` by letter and `hints`.
+
+    `notebook`: the number of the notebook that asks it, "02", from the name of its module.
+    """
 
     def __init__(self, work: Callable[[Any], str]) -> None:
         question, *items = re.split(r"\n+(?=- |[a-z]: )", getdoc(work) or "")
         items = [" ".join(item.split()) for item in items]
-        self.key = work.__name__.replace("_", "-")
+        self.key, self.notebook = work.__name__.replace("_", "-"), work.__module__[-2:]
         self.question = " ".join(question.split())
         self.options = {item[0]: item[3:] for item in items if item[0] != "-"}
         self.hints = tuple(item[2:] for item in items if item[0] == "-")
         self.work = work
 
 
-class NumberExercise(Question):
-    """A question with a number for an answer, right within `tolerance` (relative).
+class Verdict(NamedTuple):
+    """What is said to a guess, and whether it is right; `right` is None for what is no guess."""
 
-    Of its slips, and of the usual slips of unit, the nearest to a wrong guess is named.
+    right: bool | None
+    words: str
+
+
+class NumberExercise(Question):
+    """A question with a number for an answer, right within `tolerance` (relative), or where it rounds to the guess.
+
+    A slip is named only where it gives the guess. `predicted`: a guess before the result, after which the value and its
+    reason are always said.
     """
 
-    def __init__(self, work: Callable[[Number], str], unit: str, tolerance: float) -> None:
+    def __init__(self, work: Callable[[Number], str], unit: str, tolerance: float, predicted: bool = False) -> None:
         super().__init__(work)
-        self.unit, self.tolerance = unit, tolerance
+        self.unit, self.tolerance, self.predicted = unit, tolerance, predicted
+        if predicted:
+            self.question += f" (Right within {tolerance:.0%}.)".replace("%", " %")
 
     @cached_property
     def answer(self) -> Number:
@@ -95,45 +110,93 @@ class NumberExercise(Question):
         answer.solution = self.work(answer)
         return answer
 
-    def feedback(self, guess: Any) -> str:
-        """What to say to a guess; a stable line when there is none yet."""
-        if guess is None:
-            return f"Not answered yet: give a number, in {self.unit}."
-        if not is_number(guess):
-            return f"{shown(guess)} is not a number. Give a plain number, in {self.unit}."
-        guess, expected = float(guess), self.answer.value
-        if self._near(guess, expected):
-            return f"Right: {self.answer}."
-        named = list(self.answer.slips)
-        for factor, words in self._scale_slips():
+    @cached_property
+    def slips(self) -> tuple[tuple[float, str], ...]:
+        """(wrong value, what to say): the exercise's own slips, and those of unit that can be made here."""
+        found = list(self.answer.slips)
+        for factor, words in _slips_of(self.unit):
             said = f"You are off by a factor of {words}. The answer is wanted in {self.unit}."
-            named += [(expected * factor, said), (expected / factor, said)]
-        value, said = min(named, key=lambda slip: abs(guess - slip[0]) / abs(slip[0]))
-        if self._near(guess, value):
-            return f"Not yet. {said}"
-        direction = "high" if guess > expected else "low"
-        return f"Not yet: {guess:,.6g} is too {direction}. Ask for hint({self.key!r})."
+            found += [(self.answer.value * factor, said), (self.answer.value / factor, said)]
+        return tuple(found)
 
-    def _near(self, guess: float, value: float) -> bool:
-        return abs(guess - value) <= self.tolerance * abs(value)
+    @cached_property
+    def says(self) -> dict[str, str]:
+        """What is said: to a guess that is "right", "high" or "low", before one, to "no number", and before a slip."""
+        solution, within = self.answer.solution, f"within {100 * self.tolerance:g} %"
+        found = {
+            "none": f"Not answered yet: give a number, in {self.unit}.",
+            "no number": f"That is not a number. Give a plain number, in {self.unit}.",
+        }
+        if self.predicted:
+            wrong = f"Not {within}: it is {self.answer}. {solution}"
+            return found | {
+                "right": f"Right {within}: it is {self.answer}. {solution}",
+                "slip": f"Not {within}: it is {self.answer}. ",
+                "after slip": f" {solution}",
+                "high": wrong,
+                "low": wrong,
+            }
+        return found | {
+            "right": f"Right: {self.answer}.",
+            "slip": "Not yet. ",
+            "after slip": "",
+            "high": "Not yet: that is too high. A hint helps on.",
+            "low": "Not yet: that is too low. A hint helps on.",
+        }
 
-    def _scale_slips(self) -> tuple[tuple[float, str], ...]:
-        """Slips of unit that make sense here. A ratio, or a guess at a measurement, is off by 2 for other reasons."""
-        of_bytes = (_binary_slip(OF_BYTES[self.unit]),) if self.unit in OF_BYTES else ()
-        counted = (COUNTING_SLIP,) if self.unit != "times" and self.tolerance < 0.1 else ()
-        return SCALE_SLIPS + of_bytes + counted
+    def judge(self, guess: Any) -> Verdict:
+        """The verdict on a guess; a stable line when there is none yet."""
+        if guess is None:
+            return Verdict(None, self.says["none"])
+        if not is_number(guess):
+            return Verdict(None, f"{shown(guess)} is not a number. Give a plain number, in {self.unit}.")
+        guess, expected = float(guess), self.answer.value
+        if _within(guess, expected, self.tolerance):
+            return Verdict(True, self.says["right"])
+        value, said = min(self.slips, key=lambda slip: abs(guess - slip[0]) / abs(slip[0]), default=(math.inf, ""))
+        if _within(guess, value, min(self.tolerance, SLIP_TOLERANCE)):
+            return Verdict(False, f"{self.says['slip']}{said}{self.says['after slip']}")
+        if _rounds_to(expected, guess):
+            return Verdict(True, self.says["right"])
+        return Verdict(False, self.says["high" if guess > expected else "low"])
 
 
+SLIP_TOLERANCE = 0.01  # a slip is named only where it gives the guess
+
+
+def _within(guess: float, value: float, tolerance: float) -> bool:
+    return abs(guess - value) <= tolerance * abs(value)
+
+
+def _rounds_to(value: float, guess: float) -> bool:
+    """Whether the guess is the value rounded, to two digits or more: 4.4 and 4.5 are what 4.452 rounds to."""
+    digits, _, power = f"{Decimal(repr(guess)).normalize():E}".partition("E")
+    places = len(digits.replace("-", "").replace(".", ""))
+    return places > 1 and abs(guess - value) <= ROUNDED * 10.0 ** (int(power) - places + 1)
+
+
+ROUNDED = 0.55  # of the guess's last digit: what was rounded once may be rounded again
 # The units of what is counted from bytes, and the prefix that its sizes have: seconds come of a memory's gigabytes.
 OF_BYTES = {"kB": "k", "MB": "M", "TB": "T"} | dict.fromkeys(("bytes", "GB", "seconds", "s", "ms"), "G")
+COUNTED = ("bytes", "kB", "MB", "GB", "TB")
+SHARES = ("%", "percent", "per cent")
 
-SCALE_SLIPS = (
-    (1e3, "1,000: look at the prefix of your unit (milli, kilo, mega, giga)"),
-    (1e6, "1,000,000: look at the prefix of your unit"),
-    (1e9, "1,000,000,000: look at the prefix of your unit"),
-    (100.0, "100: a share and a percentage are not the same number"),
-)
-COUNTING_SLIP = (2.0, "2: look for a factor 2 too many or too few (K and V, multiply and add, bytes of a number)")
+
+def _slips_of(unit: str) -> tuple[tuple[float, str], ...]:
+    """Slips of unit that can be made: of prefixes where it has one, of a factor 2 where something is counted."""
+    found: tuple[tuple[float, str], ...] = ()
+    if unit in OF_BYTES:
+        found += (
+            (1e3, "1,000: look at the prefix of your unit (milli, kilo, mega, giga)"),
+            (1e6, "1,000,000: look at the prefix of your unit"),
+            (1e9, "1,000,000,000: look at the prefix of your unit"),
+            _binary_slip(OF_BYTES[unit]),
+        )
+    if unit in COUNTED:
+        found += ((2.0, "2: look for a factor 2 too many or too few (K and V, multiply and add, bytes of a number)"),)
+    if unit in SHARES:
+        found += ((100.0, "100: a share and a percentage are not the same number"),)
+    return found
 
 
 def _binary_slip(prefix: str) -> tuple[float, str]:
@@ -160,24 +223,35 @@ class ChoiceExercise(Question):
             raise InvalidInputError(f"ChoiceExercise {self.key!r}: the right option and all feedback need an option.")
         return answer
 
-    def feedback(self, guess: Any) -> str:
-        """What to say to a letter; a stable line when there is none yet."""
-        letters = ", ".join(repr(letter) for letter in self.options)
+    @cached_property
+    def says(self) -> dict[str, str]:
+        """What is said to each option by its letter, and before one is chosen."""
+        verdicts = {letter: "Right" if letter == self.right else "Not yet" for letter in self.options}
+        found = {letter: f"{verdict}. {self.answer.feedback[letter]}" for letter, verdict in verdicts.items()}
+        return found | {"none": f"Not answered yet: choose one of {', '.join(map(repr, self.options))}."}
+
+    def judge(self, guess: Any) -> Verdict:
+        """The verdict on a letter; a stable line when there is none yet."""
         if guess is None:
-            return f"Not answered yet: choose one of {letters}."
+            return Verdict(None, self.says["none"])
         letter = guess.strip().lower() if isinstance(guess, str) else guess
         if not isinstance(letter, str) or letter not in self.options:
-            return f"{shown(guess)} is not one of the options. Choose one of {letters}."
-        verdict = "Right" if letter == self.right else "Not yet"
-        return f"{verdict}. {self.answer.feedback[letter]}"
+            letters = ", ".join(map(repr, self.options))
+            return Verdict(None, f"{shown(guess)} is not one of the options. Choose one of {letters}.")
+        return Verdict(letter == self.right, self.says[letter])
 
 
 Exercise = NumberExercise | ChoiceExercise
 
 
 def number(unit: str, tolerance: float = 0.01) -> Callable[[Callable[[Number], str]], NumberExercise]:
-    """Declare an exercise whose answer is a number in `unit`, right within `tolerance` (relative)."""
+    """Declare an exercise to compute: a number in `unit`, right within `tolerance` (relative)."""
     return lambda work: NumberExercise(work, unit, tolerance)
+
+
+def predict(unit: str, tolerance: float = 0.15) -> Callable[[Callable[[Number], str]], NumberExercise]:
+    """Declare a prediction: a number in `unit` guessed before it is shown; its reason is said after any guess."""
+    return lambda work: NumberExercise(work, unit, tolerance, predicted=True)
 
 
 def choice(right: str) -> Callable[[Callable[[Choice], str]], ChoiceExercise]:

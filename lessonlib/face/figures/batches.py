@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from lessonlib.base.checks import checked, count, items
 from lessonlib.base.units import format_percent
 from lessonlib.face.figures.labels import along, label
 from lessonlib.face.figures.style import house_style, log_token_axis, new_figure, new_panels, plain_numbers
@@ -25,7 +26,7 @@ from lessonlib.policy.levers import Lever
 from lessonlib.policy.sensitivity import break_even_by_rho, break_even_output, faster_prefill
 from lessonlib.request.cost import RequestCost
 from lessonlib.request.request import Request
-from lessonlib.time.deployment import Deployment
+from lessonlib.time.deployment import DEPLOYMENT, Deployment
 
 TWO_REQUESTS = (INK, OTHER)  # their curves: requests, not phases or parts
 
@@ -145,6 +146,7 @@ def prefill_savings(alone: Mapping[str, RequestCost], full: Mapping[str, Request
 
 
 @house_style()
+@checked(deployment=DEPLOYMENT, batches=items(count(), least=1))
 def break_even_lines(deployment: Deployment, batches: Sequence[int] = (1, 32), share: float = 0.05) -> Figure:
     """The output from which on prefill takes less than `share` of the GPU clock, by prompt, log-log, for each batch.
 

@@ -44,7 +44,7 @@ def cache_growth(curves: Mapping[str, tuple[Any, Any]], title: str) -> Figure:
 
 @house_style()
 def step_over_answer(positions: Any, steady: StepParts, together: StepParts, batch: int, title: str) -> Figure:
-    """A decode step along an answer, stacked: weights, the neighbours' caches, the own cache. Linear scales.
+    """A decode step along an answer, stacked: weights, the neighbours' caches, the request's cache. Linear scales.
 
     `steady`, `together`: the step apart at `positions`, in a steady state and with all `batch` sequences started at
     once; the latter is the dashed line. Overhead and all-reduces are not drawn.

@@ -2,31 +2,32 @@
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from lessonlib.base.checks import a, between, checked, count, items
 from lessonlib.base.units import format_percent
 from lessonlib.face.figures.labels import along, label
 from lessonlib.face.figures.style import house_style, log_token_axis, new_figure
 from lessonlib.face.palette import BOUNDARY, CACHE, CACHE_INK, MEASURED, PREFILL, PREFILL_INK, QUIET
+from lessonlib.facts.workloads import Workload
 from lessonlib.policy.estimates import omega, rho
 from lessonlib.request.cost import request_cost
 from lessonlib.request.request import Request
-from lessonlib.time.deployment import Deployment
-
-if TYPE_CHECKING:
-    from lessonlib.facts.workloads import Workload
+from lessonlib.time.deployment import DEPLOYMENT, Deployment
 
 PLANE = ((5.0, 300_000.0), (5.0, 40_000.0))  # its ends in tokens
+BATCHES, SHARE = items(count(), least=1), between(0.001, 0.999, "GPU time")
 
 
 @house_style()
+@checked(deployment=DEPLOYMENT, workloads=items(a(Workload)), batches=BATCHES, prefill_share=SHARE)
 def plane(
     deployment: Deployment,
-    workloads: Sequence["Workload"],
+    workloads: Sequence[Workload],
     batches: Sequence[int] = (1, 32, 256),
     prefill_share: float = 0.05,
 ) -> Figure:

@@ -20,7 +20,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 from PIL import Image  # Pillow comes with matplotlib
 
-from lessonlib.base.errors import InvalidInputError
+from lessonlib.base.checks import a, checked, count
+from lessonlib.base.errors import InvalidInputError, printable, shown
+from lessonlib.base.text import plain_html
 from lessonlib.base.units import tokens_label
 from lessonlib.face.palette import GRID, INK, QUIET
 
@@ -44,6 +46,7 @@ STYLE: Any = {  # a dict of matplotlib's own keys
     "grid.linewidth": 0.8,
     "lines.linewidth": 1.8,
     "legend.frameon": False,
+    "text.parse_math": False,  # a dollar in a name is a dollar
 }
 DPI = 120  # 8 inches are 960 px wide: sharp at full width, and 11 points stay above 12 px at 800
 
@@ -106,13 +109,14 @@ def png_bytes(figure: Figure, colours: int = 128) -> bytes:
 def figure_html(png: bytes, alt: str, caption: str = "") -> str:
     """A figure as HTML: the picture with its alternative text, and a caption. Both texts are escaped."""
     source = base64.b64encode(png).decode("ascii")
-    words = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
+    words = f"<figcaption>{plain_html(caption)}</figcaption>" if caption else ""
     return (
-        f'<figure style="margin:0"><img src="data:image/png;base64,{source}" alt="{escape(alt, quote=True)}" '
+        f'<figure style="margin:0"><img src="data:image/png;base64,{source}" alt="{escape(printable(alt))}" '
         f'style="max-width:100%;height:auto">{words}</figure>'
     )
 
 
+@checked(figure=a(Figure), colours=count(2, 256))
 def show(figure: Figure, alt: str, caption: str, colours: int = 128) -> None:
     """Display a figure in a notebook. `alt`: what the picture shows, for those who do not see it; `caption`: its point.
 
@@ -120,13 +124,13 @@ def show(figure: Figure, alt: str, caption: str, colours: int = 128) -> None:
     """
     for name, text in (("alt", alt), ("caption", caption)):
         if not isinstance(text, str) or len(text.split()) < 3:
-            raise InvalidInputError(f"show: {name} is {text!r}; expected a sentence that describes the figure.")
+            raise InvalidInputError(f"show: {name} is {shown(text)}; expected a sentence that describes the figure.")
     from IPython.display import display
 
     png = png_bytes(figure, colours)
     bundle = {
         "text/html": figure_html(png, alt, caption),
         "image/png": base64.b64encode(png).decode(),
-        "text/plain": alt,
+        "text/plain": printable(alt),
     }
     display(bundle, raw=True)

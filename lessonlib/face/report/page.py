@@ -9,7 +9,8 @@ from html import escape
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from lessonlib.base.text import html_table, markdown_table, plain_markdown
+from lessonlib.base.errors import printable
+from lessonlib.base.text import html_table, markdown_table, plain_html, plain_markdown
 
 USUAL_LINES = 88  # of the report, tables and lists together; the sample has 84
 
@@ -55,7 +56,7 @@ def whole_page(title: str, sections: Sequence[Section]) -> str:
         '<meta name="viewport" content="width=device-width">'
         '<meta http-equiv="Content-Security-Policy" '
         "content=\"default-src 'none'; img-src data:; style-src 'unsafe-inline'\">"
-        f"<title>{escape(title)}</title><style>{style}</style></head>\n"
+        f"<title>{escape(printable(title))}</title><style>{style}</style></head>\n"
         f"<body><main>{as_html(title, sections, 1)}</main></body></html>\n"
     )
 
@@ -69,7 +70,7 @@ def _print_size(title: str, sections: Sequence[Section]) -> float:
 
 
 def _in_tag(tag: str, text: str, more: str = "") -> str:
-    return f"<{tag}{more}>{escape(text)}</{tag}>"
+    return f"<{tag}{more}>{plain_html(text)}</{tag}>"
 
 
 CELL = "padding:.1em .25em"
@@ -93,7 +94,7 @@ def as_html(title: str, sections: Sequence[Section], level: int) -> str:
         elif kind == "list":
             parts.append(f"<ul>{''.join(_in_tag('li', line) for line in lines)}</ul>")
         elif kind == "facts":
-            facts = (f"<li>{_in_tag('strong', f'{lead}:')} {escape(rest)}</li>" for lead, rest in lines)
+            facts = (f"<li>{_in_tag('strong', f'{lead}:')} {plain_html(rest)}</li>" for lead, rest in lines)
             parts.append(f'<ul style="list-style:none;padding:0;margin:0 0 .6em">{"".join(facts)}</ul>')
         elif kind == "table":
             header, *rows = lines
@@ -104,8 +105,7 @@ def as_html(title: str, sections: Sequence[Section], level: int) -> str:
             parts += [figure_html(*lines[0]), '<div style="columns:2 21rem;column-gap:2rem">']
             open_columns = True
     inside = "\n".join(parts) + ("</div>" if open_columns else "")
-    # The classes tell a notebook not to look for formulas between dollar signs.
-    return f'<div class="tex2jax_ignore mathjax_ignore">{inside}</div>'
+    return f"<div>{inside}</div>"
 
 
 def as_markdown(title: str, sections: Sequence[Section], picture: str | None) -> str:

@@ -4,11 +4,14 @@
 """
 
 import os
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import count as counted
 from pathlib import Path
 from typing import Any
 
-from lessonlib.base.checks import between, checked, count, optional
+from lessonlib.base.checks import between, checked, count, flag, optional
 from lessonlib.base.errors import InvalidInputError, shown
 from lessonlib.base.files import place_of, write_together
 from lessonlib.base.text import one_line
@@ -61,19 +64,33 @@ class TrafficReport:
         (picture,) = next(section.lines for section in self.sections if section.kind == "figure")
         return bytes(picture.png)
 
-    def save(self, name: str | os.PathLike[str]) -> tuple[Path, ...]:
-        """Write NAME.html, NAME.md and NAME.png and return their paths. Older ones are replaced, all or none.
+    @checked(replace=flag())
+    def save(self, name: str | os.PathLike[str] | None = None, replace: bool = False) -> tuple[Path, ...]:
+        """Write NAME.html, NAME.md and NAME.png, all or none, and return their paths.
 
-        The Markdown shows NAME.png, which goes where it goes: few viewers show a picture inside of Markdown.
+        The Markdown shows NAME.png, which goes where it goes: few viewers show a picture inside of Markdown. Without a
+        name it is made of model, accelerator and traffic, and ends in -2, -3 where another report has it. A name of
+        your own that another report has is refused with InvalidInputError, unless `replace`. The same report is the
+        same files.
         """
-        base = place_of(name)
-        files = {
-            base.with_name(base.name + ".png"): self.png,
-            base.with_name(base.name + ".md"): self.markdown(base.name + ".png").encode(),
-            base.with_name(base.name + ".html"): self.html().encode(),
-        }
-        write_together(files)
-        return tuple(reversed(files))
+        for base in [place_of(name)] if name is not None else self._own_names():
+            files = {
+                base.with_name(base.name + ".png"): self.png,
+                base.with_name(base.name + ".md"): self.markdown(base.name + ".png").encode(),
+                base.with_name(base.name + ".html"): self.html().encode(),
+            }
+            if write_together(files, replace):
+                return tuple(reversed(files))
+        raise InvalidInputError(
+            f"save: another report, or another file, has the name {base.name!r}; choose another name, give none to "
+            "have one made, or say replace=True."
+        )
+
+    def _own_names(self) -> Iterator[Path]:
+        names = (self.deployment.model.name, self.deployment.accelerator.name, Path(self.traffic.name).stem)
+        words = (re.sub(r"[^\w.-]+", "-", name).encode()[:70].decode(errors="ignore").strip("-.") for name in names)
+        stem = "_".join(word or "own" for word in words)
+        return (Path(stem if number == 1 else f"{stem}-{number}") for number in counted(1))
 
 
 @checked(deployment=DEPLOYMENT, traffic=TRAFFIC, batch=optional(count()))

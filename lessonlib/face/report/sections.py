@@ -11,6 +11,7 @@ from lessonlib.base.text import one_line
 from lessonlib.base.units import format_bytes, format_percent, format_seconds
 from lessonlib.face.report.page import Picture, Section
 from lessonlib.facts.catalogue import accelerator_names, load_accelerator
+from lessonlib.facts.measurements import published_gain
 from lessonlib.facts.own_traffic import OwnTraffic
 from lessonlib.measured.efficiency import typical_efficiency
 from lessonlib.policy.estimates import RHO_OF_FIVE_PERCENT, chi, omega, rho, ridge_tokens, roof_batch
@@ -265,12 +266,12 @@ def _levers(found: Found) -> list[Section]:
         header += ["typical", "rank"]
         for row, one in zip(rows, found.ranked, strict=True):
             row += [_times(one.typical or 0.0), "holds" if one.holds else "moves"]
-    said = [f"{one.name}: {one.published}." for one in found.ranked if one.published]
+    said = [f"{one.name}: {words}." for one in found.ranked if (words := published_gain(one.name))]
     return [
         Section("heading", ["What binds, and what would help"]),
         Section("table", [(f"part of the GPU clock, {batch}", "share", "bound by"), *parts]),
         Section("table", [header, *rows]),
-        Section("text", [f"Published of the like, times as fast: {' '.join(said)}"] if said else []),
+        Section("text", [f"Published, on other models and servers, times as fast: {' '.join(said)}"] if said else []),
     ]
 
 
@@ -342,10 +343,10 @@ def _assumptions(found: Found) -> list[Section]:
     if traffic.columns:
         read = ", ".join(f"{kind} tokens from {one_line(title, 24)}" for kind, title in traffic.columns.items())
         lines.append(f"Read: {read}.")
+    lines += [one_line(note, 300) for note in traffic.notes]
     if traffic.unread:
-        lines.append(
-            f"Not read: {_listed(traffic.unread)}. Every prompt is taken as uncached, unless cached_column says more."
-        )
+        taken = " Every prompt is taken as uncached, unless cached_column says more."
+        lines.append(f"Not read: {_listed(traffic.unread)}.{'' if 'cached' in traffic.columns else taken}")
     lines += [
         f"{count:,} requests, each with its own lengths, none drawn. Times of arrival are not used: "
         f"{found.full.batch:,} are always under way, none queues. Memory is handed out in pages as answers grow, and "

@@ -5,6 +5,7 @@ ipywidgets, imported only with this module.
 """
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from html import escape
@@ -13,7 +14,7 @@ from typing import Any
 import ipywidgets
 
 from lessonlib.base.checks import checked
-from lessonlib.base.errors import InvalidInputError, LessonError
+from lessonlib.base.errors import InvalidInputError, LessonError, printable
 from lessonlib.base.files import Upload
 from lessonlib.facts.catalogue import load_model
 from lessonlib.facts.own_model import own_model
@@ -22,6 +23,7 @@ from lessonlib.time.deployment import DEPLOYMENT, Deployment
 
 # What a device may have, from a small board to a rack: a number outside is one with the wrong unit.
 PLAUSIBLE = {"memory": (1e8, 1e15, "bytes", "96e9"), "bandwidth": (1e9, 1e16, "byte/s", "4e12")}
+PATIENCE = 1.0  # seconds until a bar is shown
 PLAUSIBLE_PEAK = (1e9, 1e19, "FLOP/s", "750e12")
 
 
@@ -40,11 +42,12 @@ def in_words(otherwise: str = "What you had before stays.") -> Iterator[None]:
 class Chooser(ipywidgets.VBox):
     """An upload button, and beneath it what was read, or why it was not. `value`: the last that could be read.
 
-    `read`: makes a value of a path or an Upload, or raises LessonError. `start`: the value until then.
+    `read`: makes a value of a path or an Upload, or raises LessonError; one that may take `long` has an argument
+    `progress`, shown beneath the button after a second. `start`: the value until then.
     """
 
-    def __init__(self, words: str, accept: str, read: Callable[..., Any], start: Any) -> None:
-        self.read, self.value, self.problem = read, start, ""
+    def __init__(self, words: str, accept: str, read: Callable[..., Any], start: Any, long: bool = False) -> None:
+        self.read, self.value, self.problem, self.long = read, start, "", long
         self.upload = ipywidgets.FileUpload(accept=accept, description=words, layout=ipywidgets.Layout(width="240px"))
         self.said = ipywidgets.HTML()
         self.upload.observe(self._uploaded, "value")
@@ -78,9 +81,16 @@ class Chooser(ipywidgets.VBox):
 
     def _read(self, source: Any, options: dict[str, Any]) -> str:
         """Read it into `value`, or return why not."""
+        started, said = time.monotonic(), self.said.value
+
+        def progress(share: float) -> None:
+            if time.monotonic() - started > PATIENCE:
+                self._show("status", f"Reading: {'#' * round(20 * share):.<20} {share:.0%}")
+
         try:
-            self.value = self.read(source, **options)
+            self.value = self.read(source, **({"progress": progress} if self.long else {}), **options)
         except LessonError as error:
+            self.said.value = said
             return str(error)
         first, *more = str(self.value).splitlines()
         self._show("status", " ".join([f"Read: {first}.", *more, "Now run the cells below."]))
@@ -102,8 +112,9 @@ def choose_model(start: str = "llama-3.1-8b") -> Chooser:
 
 
 def choose_traffic(start: str | os.PathLike[str]) -> Chooser:
-    """A chooser of a log of requests, a CSV. `start`: the path of one, until a file is read."""
-    return Chooser("traffic (CSV)", ".csv,.tsv,.txt", read_traffic, read_traffic(start))
+    """A chooser of a log of requests. `start`: the path of one, until a file is read."""
+    endings = ".csv,.tsv,.txt,.json,.jsonl,.ndjson,.gz"
+    return Chooser("traffic (CSV, JSON)", endings, read_traffic, read_traffic(start), long=True)
 
 
 @checked(deployment=DEPLOYMENT, traffic=TRAFFIC)
@@ -122,6 +133,7 @@ def serve(deployment: Deployment, traffic: OwnTraffic) -> tuple[Deployment, OwnT
                 f"such as {example}."
             )
     taken = traffic.taken_by(deployment)
+    rows = len(taken) + sum(taken.left_out.values())
     for reason, count in taken.left_out.items():
-        print(f"Left out: {count:,} of {len(traffic):,} requests, {reason}.")
+        print(printable(f"Left out: {count:,} of {rows:,} requests, {reason}."))
     return deployment, taken

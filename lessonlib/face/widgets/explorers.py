@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lessonlib.base.checks import checked, count, rate
 from lessonlib.base.errors import InvalidInputError
 from lessonlib.base.units import format_bytes, format_percent, format_seconds
 from lessonlib.face.palette import BOUNDARY, CACHE, CACHE_INK, GRID, INK, INKS, PREFILL, QUIET, WEIGHTS
@@ -119,6 +120,7 @@ def chart(title: str, x: Axis, y: Axis, curves: Sequence[Curve], marks: Sequence
 # ---- 03: what growth does to a step
 
 
+@checked(prompt=count(), output=count(2))
 def growth_numbers(model: str, prompt: int, output: int, batch: int) -> dict[str, str]:
     """First and last step, in steady state and for a batch started together, and the bytes behind them."""
     deployment, request = deployed(model, "h100-sxm"), Request(prompt, output)
@@ -281,12 +283,13 @@ def explore_prefill() -> Explorer:
 # ---- 08: what an output token costs
 
 
-def price_numbers(prompt: int, output: int, batch: int, dollars: int) -> dict[str, str]:
+@checked(output=count(), dollars=rate("dollars for one GPU and hour"))
+def price_numbers(prompt: int, output: int, batch: int, dollars: float) -> dict[str, str]:
     """What an output token costs here, alone and at the memory wall: in prompt tokens, in dollars, in GPU time."""
     deployment, request = deployed("llama-3.1-8b", "h100-sxm"), Request(prompt, output)
     wall = memory_batch(deployment, request)
     here, alone, full = (f"{output_token_in_prompt_tokens(deployment, request, b):,.1f}" for b in (batch, 1, wall))
-    paid, least = (price_of_request(deployment, request, b, float(dollars)) * 1e6 / output for b in (batch, wall))
+    paid, least = (price_of_request(deployment, request, b, dollars) * 1e6 / output for b in (batch, wall))
     return {
         "one output token, in prompt tokens": here,
         "at batch 1": alone,

@@ -7,7 +7,8 @@ import math
 
 import numpy as np
 
-from lessonlib.base.checks import count
+from lessonlib.base.checks import a, checked, count
+from lessonlib.base.errors import InvalidInputError
 from lessonlib.base.units import format_bytes, format_percent, format_seconds, tokens_label
 from lessonlib.face.palette import BOUNDARY, CACHE, CACHE_INK, GRID, MEASURED, PREFILL, QUIET, WEIGHTS
 from lessonlib.face.widgets.explorer import (
@@ -34,9 +35,12 @@ LEFT, RIGHT, TOP, BOTTOM = 56, 710, 96, 408
 DECADES_ACROSS, DECADES_UP = 5.3, 5.0
 
 
+@checked(cost=a(RequestCost, "request_cost(server, Request(128, 12_800))"))
 def numbers(cost: RequestCost) -> dict[str, str]:
     """The numbers of the explorer's table, as printed."""
     deployment, request, batch = cost.deployment, cost.request, cost.batch
+    if cost.refused is not None:
+        raise InvalidInputError("numbers: the cost is of arrays; expected that of one request.")
     linear = cost.decode.linear
     busy = "compute" if linear.compute_seconds > linear.memory_seconds else "memory"
     exact = cost.prefill.seconds / cost.decode.seconds if cost.decode.seconds else math.nan

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from lessonlib.base.checks import a, checked
 from lessonlib.base.errors import LessonError
 from lessonlib.facts.tables import DATA
 from lessonlib.measured.timing.decoder import NumpyDecoder, toy_model
@@ -36,7 +37,7 @@ QUICK_SIZES = {"layers": 2, "width": 64, "heads": 4, "inner": 128, "vocabulary":
 QUICK_REQUESTS = {"chat": (32, 4), "reasoning": (4, 40)}
 STAGES = 3 + len(CONTEXTS) + len(PROMPTS) + len(REQUESTS)  # lines that `measure` prints
 BUSY = 1.25  # repeats of one measurement that differ by more than this were disturbed
-RECORDED = "cpu-2026-11-30T05-55-03Z.json"  # the run that notebook 06 replays
+RECORDED = "cpu-2026-11-30T05-55-03Z.json"  # the run that notebook 07 replays
 
 
 class TimingFailedError(LessonError):
@@ -59,7 +60,12 @@ def timed_apart(command: list[str], owner: str, title: str, stages: int, progres
     found = os.pathsep.join(filter(None, [str(DATA.parent), os.environ.get("PYTHONPATH")]))
     environment, last = os.environ | dict.fromkeys(THREADS, "1") | {"PYTHONPATH": found}, ""
     with tempfile.TemporaryFile() as errors:  # a file takes any number of warnings; a pipe that nobody reads blocks
-        options: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": errors, "encoding": "utf-8"}
+        options: dict[str, Any] = {
+            "stdout": subprocess.PIPE,
+            "stderr": errors,
+            "encoding": "utf-8",
+            "errors": "replace",
+        }
         with subprocess.Popen(command, env=environment, **options) as process:
             for line in tqdm(process.stdout, title, stages, leave=False, disable=not progress):
                 last = line
@@ -76,6 +82,7 @@ def recorded_cpu() -> Record:
     return read_record(DATA / "timings" / RECORDED)
 
 
+@checked(record=a(Record, "recorded_cpu()"))
 def busy_warning(record: Record) -> str:
     """A sentence when repeats of one measurement differ much, with the factor of each such; "" on a quiet machine."""
     spreads = {name: stick.spread for name, stick in record.yardsticks.items()}

@@ -5,9 +5,11 @@ bytes of weights and cache that it touches, so that lessonlib can be held to wha
 """
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
+from lessonlib.base.checks import Checked, a, checked, count
 from lessonlib.base.errors import InvalidInputError
 from lessonlib.model.attention import GroupedQueryAttention
 from lessonlib.model.block import Block
@@ -28,6 +30,7 @@ class Counts:
     cache_write: int = 0
 
 
+@checked(layers=count(), width=count(), heads=count(), inner=count(), vocabulary=count())
 def toy_model(layers: int = 8, width: int = 1024, heads: int = 16, inner: int = 2816, vocabulary: int = 8192) -> Model:
     """The same decoder as lessonlib sees it."""
     mixer = GroupedQueryAttention(width=width, heads=heads, kv_heads=heads, head_dim=width // heads)
@@ -42,7 +45,7 @@ def _normalised(x: np.ndarray, gain: np.ndarray) -> np.ndarray:
 
 
 @dataclass
-class NumpyDecoder:
+class NumpyDecoder(Checked):
     """A decoder of `model`'s sizes (one kind of dense block with multi-head attention) with room for `room` tokens.
 
     Keys lie as (heads, head_dim, room), values as (heads, room, head_dim): a step then is a row times a matrix.
@@ -54,10 +57,17 @@ class NumpyDecoder:
     cached: int = 0
     counts: Counts = field(default_factory=Counts)
 
-    def __post_init__(self) -> None:
+    rules: ClassVar = {
+        "model": a(Model, "toy_model()"),
+        "room": count(most=2**20),
+        "seed": count(0),
+        "cached": count(0),
+    }
+
+    def complete(self) -> None:
         (layers, block), *others = self.model.blocks
         mixer, ffn = block.mixer, block.feedforward
-        plain = isinstance(mixer, GroupedQueryAttention) and isinstance(ffn, DenseFeedForward) and not others
+        plain = type(mixer) is GroupedQueryAttention and isinstance(ffn, DenseFeedForward) and not others
         if not plain or mixer.kv_heads != mixer.heads or mixer.window is not None or not ffn.gated:  # type: ignore
             raise InvalidInputError(f"NumpyDecoder: {self.model.name!r} is not of one plain block; use toy_model().")
         assert isinstance(mixer, GroupedQueryAttention) and isinstance(ffn, DenseFeedForward)

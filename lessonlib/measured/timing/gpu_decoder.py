@@ -80,9 +80,10 @@ class TorchNetwork:
     def __init__(self, model: Model, device: Any, dtype: Any, memory: float | None):
         (layers, block), *others = model.blocks
         mixer, ffn = block.mixer, block.feedforward
-        if not isinstance(mixer, GroupedQueryAttention) or not isinstance(ffn, DenseFeedForward) or others:
+        if type(mixer) is not GroupedQueryAttention or not isinstance(ffn, DenseFeedForward) or others:
             raise InvalidInputError(f"TorchDecoder: {model.name!r} is not of one block; take a Llama of the catalogue.")
         extra = mixer.window or mixer.gate_outputs or mixer.other_weights or ffn.other_weights or model.head_bias
+        extra = extra or mixer.values_are_keys or block.matrices or model.matrices or model.layer_tables
         if extra or mixer.value_dim or not ffn.gated or model.position_weights:
             raise InvalidInputError(f"TorchDecoder: {model.name!r} is no plain Llama; take one of the catalogue.")
         self.model, self.device, self.dtype, self.memory = model, torch.device(device), dtype, memory

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lessonlib.base.checks import wrong
-from lessonlib.base.errors import InvalidInputError, LessonError
+from lessonlib.base.checks import a, checked, optional, wrong
+from lessonlib.base.errors import InvalidInputError, LessonError, printable
 from lessonlib.base.units import format_seconds
 from lessonlib.facts.catalogue import load_model, model_config
 from lessonlib.measured.timing.decoder import toy_model
@@ -24,8 +24,11 @@ from lessonlib.model.precision import Precision
 from lessonlib.request.cost import request_cost
 from lessonlib.request.request import Request
 from lessonlib.time.accelerator import Accelerator
-from lessonlib.time.deployment import Deployment
+from lessonlib.time.deployment import DEPLOYMENT, Deployment
 from lessonlib.time.roofline import pass_cost
+
+LEAST_FITTED = 3  # requests: a line through two says nothing
+NOTHING = 1e-9  # of a TPOT: what is left of a slope of 0 after rounding
 
 
 class Comparison(NamedTuple):
@@ -41,14 +44,22 @@ class Comparison(NamedTuple):
     refused: str = ""  # why there is no prediction
 
 
+RECORD = a(Record, "recorded_cpu()")
+
+
 class StepFit(NamedTuple):
-    """A step takes `seconds` + `slope` x cached tokens of all running requests; fitted to `requests` requests."""
+    """A step takes `seconds` + `slope` x cached tokens of all running requests; fitted to `requests` requests.
+
+    `miss`: how far the fit is from their TPOTs, the median of |fitted / measured - 1|.
+    """
 
     seconds: float
     slope: float
     requests: int
+    miss: float = math.nan
 
 
+@checked(record=RECORD)
 def this_machine(record: Record, variant: str = "") -> Deployment:
     """The timed decoder on a machine whose peak and bandwidth are the record's yardsticks: a CPU, or a GPU.
 
@@ -79,6 +90,7 @@ def this_machine(record: Record, variant: str = "") -> Deployment:
     return Deployment(model, machine, precision, memory_fraction=1.0)
 
 
+@checked(record=RECORD, deployment=optional(DEPLOYMENT))
 def predictions(record: Record, deployment: Deployment | None = None) -> list[Comparison]:
     """Measured beside predicted, a row for each thing that was timed.
 
@@ -140,7 +152,7 @@ def _usable(record: Record) -> list[MeasuredRequest]:
 
 
 def _tpot(one: MeasuredRequest) -> float:
-    return (one.seconds - one.ttft) / (one.output - 1)
+    return one.tpot or (one.seconds - one.ttft) / (one.output - 1)
 
 
 def _running_context(one: MeasuredRequest) -> float:
@@ -149,16 +161,32 @@ def _running_context(one: MeasuredRequest) -> float:
 
 
 def step_fit(record: Record) -> StepFit | None:
-    """The two numbers with the least relative squares to the TPOTs of a record.
+    """The two numbers with the least relative squares to the TPOTs of a record; None where they cannot be a server's.
 
-    None where its contexts differ by less than a factor of 2, for then the two cannot be told apart.
+    That is where there are fewer than 3 requests; where contexts differ by less than a factor of 2, for then the two
+    numbers cannot be told apart; and where a step would take no time, or less of it the more is cached.
     """
+    fit = _fitted(record)
+    return fit if isinstance(fit, StepFit) else None
+
+
+def _fitted(record: Record) -> StepFit | str:
+    """The fit, or a sentence that says why there is none."""
     ones = _usable(record)
     tpots, contexts = (np.array([of(one) for one in ones]) for of in (_tpot, _running_context))
-    if not ones or contexts.max() < 2 * contexts.min():
-        return None
+    if len(ones) < LEAST_FITTED:
+        return f"Nothing is fitted: that needs {LEAST_FITTED} requests with a TPOT, and there are {len(ones)}."
+    if contexts.max() < 2 * contexts.min():
+        return "Nothing is fitted: that needs contexts that differ by a factor of 2."
     (seconds, slope), *_ = np.linalg.lstsq(np.stack([1 / tpots, contexts / tpots], 1), np.ones(len(ones)), rcond=None)
-    return StepFit(float(seconds), float(slope), len(ones))
+    if abs(slope) * contexts.max() < NOTHING * tpots.max():
+        slope = 0.0
+    if not (seconds > 0 and slope >= 0):
+        numbers = f"{seconds:.3g} s + {slope:.3g} s x cached tokens"
+        why = "no step can take that, so something else than the cache made these requests slow or fast"
+        return f"Nothing is fitted: the nearest line is {numbers}, and {why}."
+    miss = np.median(np.abs((seconds + slope * contexts) / tpots - 1))
+    return StepFit(float(seconds), float(slope), len(ones), float(miss))
 
 
 def _of_server(record: Record, deployment: Deployment | None) -> list[Comparison]:
@@ -185,6 +213,7 @@ def _of_server(record: Record, deployment: Deployment | None) -> list[Comparison
 # ---- as text
 
 
+@checked(record=RECORD, deployment=optional(DEPLOYMENT))
 def timing_report(record: Record, deployment: Deployment | None = None) -> str:
     """The rows of `predictions` as text, and what else is to be known of them.
 
@@ -201,7 +230,8 @@ def timing_report(record: Record, deployment: Deployment | None = None) -> str:
     for row in rows:
         own = "" if math.isnan(row.fitted) else f"{row.fitted:>9.4g} s"
         lines += [f"{row.what:<{width}}{row.measured:>9.4g} s{row.predicted:>9.4g} s{row.ratio:>7.2f}{own}"]
-    return "\n".join([*lines, *(_said_of_server(record, rows) if server else _said_of_machine(record, rows))])
+    lines += _said_of_server(record, rows) if server else _said_of_machine(record, rows)
+    return "\n".join(map(printable, lines))
 
 
 def _said_of_machine(record: Record, rows: Sequence[Comparison]) -> list[str]:
@@ -213,19 +243,20 @@ def _said_of_machine(record: Record, rows: Sequence[Comparison]) -> list[str]:
 
 
 def _said_of_server(record: Record, rows: Sequence[Comparison]) -> list[str]:
-    fit, conditions = step_fit(record), record.conditions
+    fit, conditions = _fitted(record), record.conditions
     lines = [f"No prediction: {words}" for words in dict.fromkeys(row.refused for row in rows) if words]
-    fitted = "Nothing is fitted: that needs contexts that differ by a factor of 2."
-    if fit is not None:
+    fitted = fit if isinstance(fit, str) else ""
+    if isinstance(fit, StepFit):
         step = f"{format_seconds(fit.seconds)} + {fit.slope:.3g} s x cached tokens of all running requests"
-        fitted = f"Fitted to these {fit.requests} requests themselves: a step takes {step}."
+        fitted = f"Fitted to these {fit.requests} requests themselves: a step takes {step}. "
+        fitted += f"It misses their TPOTs by {fit.miss:.0%}."
     lines += [fitted]
     groups: dict[str, list[Mapping[str, float]]] = {}
     for reply in conditions["replies"]:
         if reply["gaps"]:
             groups.setdefault(f"{reply['name']}, concurrency {reply['concurrency']}", []).append(reply["gaps"])
     if groups:
-        said = "inter-token latency, but where a line below says that chunks are no tokens"
+        said = "this is inter-token latency, except where a line below says that chunks are not tokens"
         lines += [f"Time between chunks, percentiles: {said}."]
     for name, gaps in groups.items():
         lines += [f"{name:<34}" + "".join(f"{key:>5} {median(one[key] for one in gaps):.4g} s" for key in gaps[0])]

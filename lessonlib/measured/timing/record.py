@@ -127,7 +127,10 @@ class TimedPass:
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredRequest:
-    """One request run from its prompt to its last token, in seconds."""
+    """One request run from its prompt to its last token, in seconds.
+
+    `tpot`: of a server, where it is known better than as (seconds - ttft) / (output - 1).
+    """
 
     name: Annotated[str, TEXT]
     prompt: Annotated[int, COUNT]
@@ -135,6 +138,7 @@ class MeasuredRequest:
     batch: Annotated[int, COUNT]
     ttft: Annotated[float, SECONDS]
     seconds: Annotated[float, SECONDS]
+    tpot: Annotated[float | None, optional(SECONDS)] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,6 +251,14 @@ def read_records(folder: str | os.PathLike[str], what: str | None = None) -> tup
     return sorted(kept, key=lambda record: record.when), skipped
 
 
+def content_of(record: Record) -> bytes:
+    """The bytes of a record's file; InvalidInputError for what JSON does not have."""
+    try:
+        return (json.dumps(asdict(record), indent=1, allow_nan=False) + "\n").encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInputError(f"write_record: the record holds what JSON does not have ({error}).") from None
+
+
 def write_record(record: Record, folder: str | os.PathLike[str]) -> Path:
     """Write a record into `folder`, whole or not at all, and return its path. The same record is the same file.
 
@@ -254,10 +266,7 @@ def write_record(record: Record, folder: str | os.PathLike[str]) -> Path:
     anything is written, for what could not be read again and for what cannot be a folder.
     """
     a(Record)("write_record", "record", record)
-    try:
-        content = (json.dumps(asdict(record), indent=1, allow_nan=False) + "\n").encode()
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInputError(f"write_record: the record holds what JSON has not ({error}).") from None
+    content = content_of(record)
     record_from(json.loads(content), "to be written")  # never write what could not be read
     if len(content) > LARGEST:
         most, remedy = f"at most {LARGEST:,} bytes", "keep fewer points, repeats or replies"

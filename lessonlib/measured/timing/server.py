@@ -5,26 +5,35 @@
 
 Chat-shaped and reasoning-shaped requests run to their last tokens, c at a time. The clock starts when a request is
 sent, on a connection that is open already. TTFT is the first chunk with text; TPOT = (last - first) / (n_out - 1), with
-n_out as the server's own usage counts it. Seconds between chunks are inter-token latencies only where a chunk is a
-token. What cannot be known is left out, and a note says why. How one request is sent and read is in server_client.py.
+n_out as the server's own usage counts it: where thought is paid for and not sent, TPOT would come out too small, and
+from outside this shows only where the usage tells it or the text is far too short. Seconds between chunks are
+inter-token latencies only where a chunk is a token. What cannot be known is left out, and a note says why.
+
+How one request is sent is in server_client.py (server_address.py, server_key.py), how it is read in server_stream.py,
+and what a reply means in server_reply.py.
 """
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from dataclasses import asdict
 from statistics import median
 from typing import Any
 
-from lessonlib.base.checks import REFUSED, Rule, a, checked, count, flag, items, named, optional
-from lessonlib.base.errors import InvalidInputError, LessonError
+from lessonlib.base.checks import REFUSED, Rule, a, checked, choice, count, flag, items, named, optional
+from lessonlib.base.errors import InvalidInputError, LessonError, printable
 from lessonlib.base.units import format_seconds
 from lessonlib.measured.timing.predictions import remarks
-from lessonlib.measured.timing.record import Record, head, record_from
-from lessonlib.measured.timing.server_client import Client, Limits, Reply, client_of, is_loopback
+from lessonlib.measured.timing.record import LARGEST, Record, content_of, head, record_from
+from lessonlib.measured.timing.server_address import is_loopback, require
+from lessonlib.measured.timing.server_client import MOST_TOKENS, Client, Limits, client_of
+from lessonlib.measured.timing.server_key import KEY, QUOTE
+from lessonlib.measured.timing.server_reply import Reply, largest_reply
 
 REQUESTS = {"chat": (1024, 128), "reasoning": (128, 1280)}  # words of the prompt, output tokens at most
-KEY = "LESSONLIB_SERVER_KEY"
 MOST_AT_ONCE = 64
+HANG_UP = 2.0  # seconds that an interrupted sender has to hand in what came; only looking up a name takes longer
+INTERRUPTED = "The timing was interrupted."
 
 
 def _shape(value: Any) -> Any:
@@ -45,6 +54,7 @@ class ServerTimingError(LessonError):
     rounds=count(),
     limits=optional(a(Limits)),
     allow_plain_http=flag(),
+    max_tokens_field=optional(choice(MOST_TOKENS)),
     say=a(Callable, "print"),  # type: ignore[arg-type]
 )
 def time_server(
@@ -58,27 +68,38 @@ def time_server(
     key_variable: str = KEY,
     allow_plain_http: bool = False,
     extra: Mapping[str, Any] | None = None,
+    max_tokens_field: str | None = None,
     say: Callable[[str], None] = print,
 ) -> Record:
     """Time `model` behind `url` (its base, such as http://localhost:8000/v1); returns the checked Record.
 
     Each of `requests` (prompt words, output tokens) is sent `rounds` times by each of c senders, for each c of
-    `concurrency`; a small request comes first and is not counted. `extra`: more fields of the body, such as
-    {"ignore_eos": True} for vLLM, without which a model may end early; None leaves a field out. Plain http goes to this
-    machine alone unless `allow_plain_http`. A reply that fails is kept with its problem; a stage in which all fail ends
-    the timing. Raises InvalidInputError before anything is sent, ServerTimingError when the small request fails.
+    `concurrency`; a small request comes first and is not counted. Plain http goes to this machine alone unless
+    `allow_plain_http`. A reply that fails is kept with its problem; a stage in which all fail, or an interrupt, ends
+    the timing. Raises InvalidInputError before anything is sent, also for a plan whose record would be too large to
+    keep; ServerTimingError when the small request fails.
+
+    `extra`: more fields of the body, such as {"ignore_eos": True} for vLLM, without which a model may end early; None
+    leaves a field out. {"stream_options": {"include_usage": True, "continuous_usage_stats": True}} has vLLM say in each
+    chunk how many tokens came so far, hidden thought included. `max_tokens_field`: the field that bounds the output,
+    "max_tokens" or "max_completion_tokens"; by default the first, and once the second, where the server refuses the
+    small request with a message that names such a field. The record says which.
     """
     limits = Limits() if limits is None else limits
     client = client_of(url, model, limits, key_variable, allow_plain_http, {} if extra is None else extra)
+    client.most_tokens = max_tokens_field or client.most_tokens
+    for name in (model, *requests):
+        require(name.isprintable(), f"{name!r} is not a name that can be printed; give this model or request another")
     sent = rounds * sum(concurrency)
     planned = {"requests": sent * len(requests) + 1, "tokens": sent * sum(shape[1] for shape in requests.values()) + 2}
     for what, number in planned.items():
         if number > (most := getattr(limits, what)):
             words = f"this plan takes {number:,} {what}, and the limit is {most:,}"
             raise InvalidInputError(f"time_server: {words}; ask for less, or set Limits({what}={number}).")
-    small = client.ask("warm-up", 1, 16, 2)
-    if small.problem:
-        raise ServerTimingError(f"No server was timed: {small.problem}.")
+    asked = {name: list(shape) for name, shape in requests.items()}
+    plan = {"model": model, "concurrency": list(concurrency), "rounds": rounds, "asked": asked}
+    _must_be_storable(client, plan, sent)
+    _warm_up(client, max_tokens_field is None)
     replies: list[Reply] = []
     ended = ""
     try:
@@ -86,15 +107,36 @@ def time_server(
             stage = _stage(client, name, level, rounds, shape, replies)
             say(_line(name, level, stage))
             if all(reply.problem for reply in stage):
-                ended = f"The timing ended at {name}, concurrency {level}, where no reply came whole."
+                ended = _nothing_came(name, level)
                 break
     except KeyboardInterrupt:
-        ended = "The timing was interrupted."
+        ended = INTERRUPTED
     if ended:
         say(ended)
-    conditions = {"model": model, "concurrency": list(concurrency), "rounds": rounds, "extra": sorted(client.extra)}
-    conditions |= {"asked": {name: list(shape) for name, shape in requests.items()}}
-    conditions |= {"limits": asdict(limits), "loopback": is_loopback(client.host), "tls": client.tls, "ended": ended}
+    return _record(client, plan, replies, ended)
+
+
+def _nothing_came(name: str, level: int) -> str:
+    return f"The timing ended at {name}, concurrency {level}, where no reply came whole."
+
+
+def _warm_up(client: Client, either_field: bool) -> None:
+    """The small request, which is not counted; with the other name of max_tokens, where the server asks for that."""
+    problems: list[str] = []
+    for name in MOST_TOKENS if either_field else (client.most_tokens,):
+        client.most_tokens = name
+        (small,) = _together(client, [lambda: client.ask("warm-up", 1, 16, 2)])
+        problems = [small.problem, *problems] if small.problem else []
+        if not (small.problem and client.refused_field):
+            break
+    if problems:
+        raise ServerTimingError(f"No server was timed: {'; and before, with another field, '.join(problems)}.")
+
+
+def _record(client: Client, plan: Mapping[str, Any], replies: Sequence[Reply], ended: str) -> Record:
+    conditions = {**plan, "extra": sorted(client.extra), "max_tokens_field": client.most_tokens}
+    conditions |= {"limits": asdict(client.limits), "loopback": is_loopback(client.address.host)}
+    conditions |= {"tls": client.address.tls, "ended": ended}
     found = {
         "device": {"name": "a server, seen from outside"},
         "conditions": conditions | {"replies": [asdict(reply) | {"notes": list(reply.notes)} for reply in replies]},
@@ -109,7 +151,21 @@ def _measured(reply: Reply) -> dict[str, Any]:
     assert reply.ttft is not None and reply.tpot is not None and reply.output is not None
     tokens = {"prompt": reply.prompt, "output": reply.output, "batch": reply.concurrency}
     last = reply.last if reply.chunks <= reply.output else reply.ttft + reply.tpot * (reply.output - 1)
-    return {"name": reply.name, **tokens, "ttft": reply.ttft, "seconds": last}
+    return {"name": reply.name, **tokens, "ttft": reply.ttft, "seconds": last, "tpot": reply.tpot}
+
+
+def _must_be_storable(client: Client, plan: Mapping[str, Any], sent: int) -> None:
+    """InvalidInputError where the record of a plan, with `sent` requests of each kind, may be too large to be kept."""
+    one_of_each = [largest_reply(name, shape[1]) for name, shape in plan["asked"].items()]
+    ended = _nothing_came(max(plan["asked"], key=len), MOST_AT_ONCE)
+    # A quotation of a server takes at most 3 QUOTE bytes: its name is put aside as one.
+    first, second = (len(content_of(_record(client, plan, one_of_each * n, ended))) + 3 * QUOTE for n in (1, 2))
+    size = first + (sent - 1) * (second - first)
+    if size > LARGEST:
+        most = (1 + (LARGEST - first) // (second - first)) * len(one_of_each)
+        words = f"this plan takes {sent * len(one_of_each):,} requests, whose record may take {size:,} bytes"
+        remedy = f"ask for at most {most:,} requests at a time" if first <= LARGEST else "give them shorter names"
+        raise InvalidInputError(f"time_server: {words}, and one file holds {LARGEST:,}; {remedy}.")
 
 
 def _line(name: str, level: int, stage: Sequence[Reply]) -> str:
@@ -118,7 +174,8 @@ def _line(name: str, level: int, stage: Sequence[Reply]) -> str:
     for what in ("ttft", "tpot"):
         values = [value for reply in stage if (value := getattr(reply, what)) is not None]
         parts += [f"{what.upper()} {format_seconds(median(values)) if values else 'not known'}"]
-    return f"{name}, concurrency {level}: {'; '.join([*parts, *remarks([asdict(reply) for reply in stage])])}"
+    said = "; ".join([*parts, *remarks([asdict(reply) for reply in stage])])
+    return printable(f"{name}, concurrency {level}: {said}")
 
 
 def _stage(
@@ -131,13 +188,25 @@ def _stage(
         for _ in range(rounds):
             replies.append(client.ask(name, level, *shape))
 
-    with ThreadPoolExecutor(level) as pool:
-        futures = [pool.submit(sender) for _ in range(level)]
-        try:
-            wait(futures)
-        except BaseException:
-            client.stopped.set()  # the senders end at their next line, and what they have is kept
-            raise
-    for future in futures:
-        future.result()
+    _together(client, [sender] * level)
     return replies[before:]
+
+
+def _together(client: Client, senders: Sequence[Callable[[], Any]]) -> list[Any]:
+    """What each sender returns, each in a thread of its own. An interrupt hangs up on all of them at once."""
+    futures: list[Future[Any]] = [Future() for _ in senders]
+
+    def run(future: Future[Any], sender: Callable[[], Any]) -> None:
+        try:
+            future.set_result(sender())
+        except BaseException as error:  # a fault of ours: it is raised in the thread of the caller
+            future.set_exception(error)
+
+    try:
+        for pair in zip(futures, senders, strict=True):
+            threading.Thread(target=run, args=pair, daemon=True).start()
+        return [future.result() for future in futures]
+    except BaseException:
+        client.stop()
+        wait(futures, HANG_UP)
+        raise

@@ -5,10 +5,10 @@ The file is a Llama's of one layer, with `draft_vocab_size` for its own LM head;
 
 from typing import Any
 
-from lessonlib.base.errors import InvalidInputError, UnsupportedModelError, shown
+from lessonlib.base.errors import UnsupportedModelError, shown
 from lessonlib.model.config.classes import DRAFT_KEYS, names_of
 from lessonlib.model.config.families import FAMILIES
-from lessonlib.model.config.keys import Keys
+from lessonlib.model.config.keys import Keys, require_parsed
 from lessonlib.model.config.reader import read_fields
 from lessonlib.model.config.unread import keys_not_read
 
@@ -18,8 +18,7 @@ HARMLESS = ("eagle_config", "eagle_aux_hidden_state_layer_ids", "norm_before_res
 
 def eagle3_sizes(config: Any) -> dict[str, Any]:
     """The arguments of `DraftHead.eagle3`; UnsupportedModelError for a draft of another kind."""
-    if not isinstance(config, dict) or not all(isinstance(key, str) for key in config):
-        raise InvalidInputError(f"config is {shown(config)}; expected the parsed object of a config.json, a dict.")
+    require_parsed(config)
     names, kind = names_of(config), config.get("model_type", "llama")
     if kind != "llama" or not (config.get("draft_vocab_size") or any("eagle3" in name.lower() for name in names)):
         raise UnsupportedModelError(

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 from lessonlib.model.attention import Mixer
+from lessonlib.model.block import Block
 
 Switch = bool | str
 
@@ -33,7 +34,9 @@ class Experts(NamedTuple):
     never_unshared: bool = False  # no shared experts are refused: the class then takes one of the dense size
     none_is_dense: bool = False  # with 0 experts the class becomes a dense model; otherwise that is refused
     shared_gate: bool = False  # one more router column
+    latent: str | None = None  # the width that routed experts work in; null: that of the model
     bias: bool = False  # on the expert matrices and the router
+    on: Switch = True  # whether there are any at all
     correction: bool = False  # one routing bias an expert, where it is a parameter (a buffer is not counted)
     norm: bool = False  # one more norm in a sparse block
     first_dense: str | int = 0  # how many layers, from the first, have no experts: a number, or the key that says it
@@ -47,15 +50,16 @@ class Experts(NamedTuple):
 class Family(NamedTuple):
     """One row. Norms count in weights, biases and the like in what is only added or scaled."""
 
-    # Kinds of layer: F full, S sliding, W sliding if a window is set, L constant state, C short convolution, ? not
-    # known without layer_types.
-    mixers: Mapping[str, Callable[..., Mixer]]  # the rule that reads the mixer of each kind
+    # Kinds of layer: F full, S sliding, W sliding if a window is set, L constant state, C short convolution, H several
+    # mixers, D a dense feed-forward alone, E experts alone, ? not known without layer_types.
+    mixers: Mapping[str, Callable[..., Mixer | None]]  # the rule that reads the mixer of each kind
     kinds: Callable[..., list[str]]  # the rule that says the kind of each layer
     dense_inner: Callable[..., int] | None  # the rule that reads the inner size of dense layers; None: no feed-forward
 
     vocabulary: str = "vocab_size"
     width: str = "hidden_size"
     layers: str = "num_hidden_layers"
+    layer_count: Callable[..., int] | None = None  # a rule instead of that key
     heads: str = "num_attention_heads"
     kv_heads: str | None = "num_key_value_heads"  # None, or null where that is the class default: as many as heads
     head_dim: str | None = "head_dim"  # the same: width / heads
@@ -77,9 +81,12 @@ class Family(NamedTuple):
     gate_in_query: bool = False  # made by the query's projection, and with its bias
     extra_per_head: int = 0  # weights a layer and head that are only added: sinks, gate biases
     gated: bool = True  # a feed-forward of three matrices, not two
-    activation_weights: int = 0  # parameters of the activation function, a layer
+    extra_inner: Callable[..., int] | None = None  # a rule: matrix weights of a dense feed-forward beside these
+    no_feedforward: str = ""  # the kinds of layer that have none
+    activation_weights: int | Callable[..., int] = 0  # parameters of the activation, a layer: a number, or a rule
     norm: int = RMS_NORM
-    norms: int | Callable[..., int] = 2  # in a block: a number, or a rule
+    norms: int | Callable[..., int] | Mapping[str, int] = 2  # in a block: a number, a rule, or a number by kind
+    borrowed: Callable[..., int] | None = None  # a rule: the weights of a kind of layer that an earlier one stores
     final_norm: bool = True
     embedding_norm: bool = False
     position_rows: int | None = None  # rows of a learned table beyond the number of positions; None: no table
@@ -93,6 +100,10 @@ class Family(NamedTuple):
     window_switch: Switch = True
     window_from: str | None = None  # windows only from this layer on
     experts: Experts | None = None
+    marked: Callable[..., list[str]] | None = None  # a rule that puts the kinds of some layers in small letters
+    spelled: Callable[..., None] | None = None  # a rule that turns other spellings of its class into keys of this row
+    amended: Callable[..., Block] | None = None  # a rule that adds to a block of one kind what no field says
+    beside: Callable[..., dict[str, int]] | None = None  # a rule of what stands beside the blocks, by fields of Model
 
     defaults: Mapping[str, Any] = NONE  # of the class, for keys that a config leaves out
     required: Mapping[str, Any] = NONE  # defaults of the class, too; other values are refused

@@ -5,6 +5,8 @@ from contextlib import contextmanager, suppress
 from copy import copy
 from typing import Any
 
+import numpy as np
+
 from lessonlib.base.checks import REFUSED, count, optional
 from lessonlib.base.errors import InvalidInputError, LessonError, UnsupportedModelError, shown
 from lessonlib.model.config.family import Family, Switch
@@ -21,11 +23,29 @@ def no_deeper() -> Iterator[None]:
         raise InvalidInputError("config: a value is nested too deeply; expected a config.json as published.") from None
 
 
+def require_parsed(value: Any, name: str = "config") -> None:
+    """InvalidInputError unless `value` is what parsing a config.json gives: objects, lists, texts, numbers, null."""
+    if name == "config" and not isinstance(value, dict):
+        raise InvalidInputError(
+            f"config is a {type(value).__name__}; expected the parsed object of a config.json, a dict."
+        )
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if not isinstance(key, str):
+                raise InvalidInputError(f"A key of {name} is {shown(key)}; expected texts, as in a config.json.")
+            require_parsed(inner, f"{name}[{key!r}]")
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            require_parsed(inner, name)
+    elif value is not None and not isinstance(value, str | int | float | np.generic):
+        raise InvalidInputError(f"{name} holds {shown(value)}; expected what a config.json may hold.")
+
+
 class Keys:
     """One config.json and its family. It hands out checked values, and remembers which keys were read or absent.
 
-    A key may be written "a|b": names of one thing, which must agree where both are there. `width`, `layers` and
-    `window` are known once the reader has come to them.
+    A key may be written "a|b": names of one thing, which must agree where both are there. `width`, `layers`,
+    `window` and `kinds` are known once the reader has come to them.
     """
 
     def __init__(self, config: dict[str, Any], owner: str, family: Family, class_is_known: bool):
@@ -34,6 +54,7 @@ class Keys:
         self.defaults_used: list[str] = []
         self.width = self.layers = 0
         self.window: int | None = None
+        self.kinds: list[str] = []
 
     def wrong(self, key: str, value: Any, expected: str) -> InvalidInputError:
         return InvalidInputError(
@@ -125,6 +146,12 @@ class Keys:
         inner = Keys(value or {}, f"{self.owner}, in {key!r}", self.family, False)
         inner.layers = self.layers
         return inner
+
+    def where(self, values: dict[str, Any]) -> "Keys":
+        """The same config with other values, as single layers may have them; what is read of it counts as read."""
+        other = copy(self)
+        other.config = self.config | values
+        return other
 
     def mark_read(self, rule: Callable[["Keys", Any], Any], what: Any) -> None:
         """Count as read what `rule` reads of `what`: sizes of parts that no layer has may stand in a config."""

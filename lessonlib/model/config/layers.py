@@ -11,8 +11,9 @@ from lessonlib.model.feedforward import DenseFeedForward, FeedForward, MixtureOf
 def read_blocks(keys: Keys) -> tuple[tuple[int, Block], ...]:
     """((count, Block), ...), equal layers taken together."""
     family = keys.family
-    norms = family.norms if isinstance(family.norms, int) else family.norms(keys)
-    kinds, sparse = _kinds(keys), _sparse(keys)
+    norms = family.norms(keys) if callable(family.norms) else family.norms
+    keys.kinds, sparse = _kinds(keys), _sparse(keys)
+    kinds = keys.kinds
     mixers = {kind: family.mixers[kind](keys, kind) for kind in dict.fromkeys(kinds)}
     feedforwards = {has_experts: _feedforward(keys, has_experts) for has_experts in dict.fromkeys(sparse)}
     for kind in family.mixers.keys() - mixers.keys():
@@ -20,10 +21,14 @@ def read_blocks(keys: Keys) -> tuple[tuple[int, Block], ...]:
     for has_experts in {True, False} - feedforwards.keys():
         keys.mark_read(_feedforward, has_experts)
     norm, one_more = family.norm * keys.width, family.experts is not None and family.experts.norm
-    return tuple(
-        (count, Block(mixers[kind], feedforwards[has_experts], (norms + (one_more and has_experts)) * norm))
-        for (kind, has_experts), count in Counter(zip(kinds, sparse, strict=True)).items()
-    )
+    blocks = []
+    for (kind, has_experts), count in Counter(zip(kinds, sparse, strict=True)).items():
+        feedforward = None if kind in family.no_feedforward else feedforwards[has_experts]
+        number = (norms if isinstance(norms, int) else norms[kind]) + (one_more and has_experts)
+        borrowed = family.borrowed(kind, mixers[kind], feedforward) if family.borrowed else 0
+        block = Block(mixers[kind], feedforward, number * norm, borrowed_weights=borrowed)
+        blocks.append((count, family.amended(keys, kind, block) if family.amended else block))
+    return tuple(blocks)
 
 
 def _kinds(keys: Keys) -> list[str]:
@@ -39,11 +44,13 @@ def _kinds(keys: Keys) -> list[str]:
     else:
         kinds = family.kinds(keys)
     kinds = [("F" if keys.window is None else "S") if kind == "W" else kind for kind in kinds]
+    if family.marked:
+        kinds = family.marked(keys, kinds)
     for kind in dict.fromkeys(kinds):
         if kind not in family.mixers:
             key = "layer_types" if family.layer_types else family.layers
             raise keys.refused(key, words, "some layers are of a kind that its row has no mixer for")
-        if kind == "S" and keys.window is None:
+        if kind in "SsZ" and keys.window is None:
             key = family.window or family.layers
             why = "some layers are sliding, and their window is off or not stated"
             raise keys.refused(key, keys.config.get(key), why)
@@ -53,7 +60,7 @@ def _kinds(keys: Keys) -> list[str]:
 def _sparse(keys: Keys) -> list[bool]:
     """For each layer whether it has experts."""
     moe, layers = keys.family.experts, range(keys.layers)
-    if moe is None:
+    if moe is None or not keys.switch(moe.on):
         return [False for _ in layers]
     if keys.family.inner:
         keys.read[keys.family.inner] = keys.config.get(keys.family.inner)  # of dense layers, of which there may be none
@@ -83,8 +90,12 @@ def _feedforward(keys: Keys, has_experts: bool) -> FeedForward | None:
     if not has_experts or moe is None:
         inner = family.dense_inner(keys)
         biases = (2 if family.gated else 1) * inner + keys.width if bias else 0
-        other = biases + family.activation_weights
-        return DenseFeedForward(width=keys.width, inner=inner, gated=family.gated, other_weights=other)
+        activation = family.activation_weights
+        other = biases + (activation(keys) if callable(activation) else activation)
+        extra = family.extra_inner(keys) if family.extra_inner else 0
+        return DenseFeedForward(
+            width=keys.width, inner=inner, gated=family.gated, extra_matrix_weights=extra, other_weights=other
+        )
     if bias:
         raise keys.refused(str(family.mlp_bias), True, "biases of experts are not read for this family")
     experts, top_k, inner = keys.count(moe.experts), keys.count(moe.top_k), keys.count(moe.expert_inner)
@@ -106,6 +117,7 @@ def _feedforward(keys: Keys, has_experts: bool) -> FeedForward | None:
         shared_inner=shared,
         gated=family.gated,
         shared_gate=moe.shared_gate,
+        latent=keys.optional(moe.latent) if moe.latent else None,
         expert_other_weights=2 * inner + keys.width if moe.bias else 0,
         other_weights=(experts if moe.bias else 0) + (experts if moe.correction else 0),
     )

@@ -1,16 +1,20 @@
 """Rules that read the mixer of one kind of layer. A row names one for each of its kinds."""
 
 from dataclasses import fields
+from typing import Any
 
-from lessonlib.model.attention import GroupedQueryAttention, Mixer, MultiHeadLatentAttention
+from lessonlib.model.attention import ChunkedAttention, GroupedQueryAttention, Mixer, MultiHeadLatentAttention
+from lessonlib.model.config.family import Switch
 from lessonlib.model.config.keys import Keys
 from lessonlib.model.sparse import SparseLatentAttention
 from lessonlib.model.state import GatedDeltaNet, KimiDeltaAttention, Mamba1, Mamba2, ShortConvolution
 
 
-def attention(keys: Keys, kind: str, kv_heads: int | None = None, extra_per_head: int | None = None) -> Mixer:
+def attention(
+    keys: Keys, kind: str, kv_heads: int | None = None, extra_per_head: int | None = None
+) -> GroupedQueryAttention:
     """Grouped-query attention as the row describes it; the arguments are for rows whose layers differ."""
-    family, heads, head_dim = keys.family, keys.count(keys.family.heads), _head_dim(keys)
+    family, heads, head_dim = keys.family, keys.count(keys.family.heads), head_dim_of(keys)
     if kv_heads is None:
         kv_heads = keys.derived(family.kv_heads, heads)
     if heads % kv_heads:
@@ -31,13 +35,13 @@ def attention(keys: Keys, kind: str, kv_heads: int | None = None, extra_per_head
         kv_heads=kv_heads,
         head_dim=head_dim,
         value_dim=None if value_dim == head_dim else value_dim,
-        window=keys.window if kind == "S" else None,
+        window=keys.window if kind in "Ss" else None,
         gate_outputs=gate,
         other_weights=other,
     )
 
 
-def _head_dim(keys: Keys) -> int:
+def head_dim_of(keys: Keys) -> int:
     """The stated size of a head, or the width divided by their number."""
     family, heads = keys.family, keys.count(keys.family.heads)
     head_dim = keys.derived(family.head_dim, 0)
@@ -50,6 +54,15 @@ def _head_dim(keys: Keys) -> int:
     if not family.head_dim and "head_dim" in keys.config and keys.value("head_dim") not in (None, head_dim):
         raise keys.refused("head_dim", keys.value("head_dim"), "this family takes the width over the heads")
     return head_dim
+
+
+def sizes_of(mixer: Mixer) -> dict[str, Any]:
+    """The fields of a mixer by name, for one of another class that has them, too."""
+    return {field.name: getattr(mixer, field.name) for field in fields(mixer)}  # type: ignore[arg-type]
+
+
+def chunked(keys: Keys, kind: str) -> Mixer:
+    return ChunkedAttention(**sizes_of(attention(keys, kind)), chunk=keys.count("attention_chunk_size"))
 
 
 def falcon(keys: Keys, kind: str) -> Mixer:
@@ -88,18 +101,19 @@ def latent(keys: Keys, kind: str, query_ranked: bool = False) -> MultiHeadLatent
 
 def sparse_latent(keys: Keys, kind: str) -> Mixer:
     """Latent attention to the tokens that an indexer picks: its own, or (kind H) that of a layer before."""
-    body = latent(keys, kind, query_ranked=True)
-    sizes = {field.name: getattr(body, field.name) for field in fields(body)}
+    sizes = sizes_of(latent(keys, kind, query_ranked=True))
     top_k, heads, dim = (keys.count(key) for key in ("index_topk", "index_n_heads", "index_head_dim"))
     own = {"index_heads": heads, "index_dim": dim} if kind == "I" else {}
     return SparseLatentAttention(**sizes, top_k=top_k, **own)
 
 
-def _state_dtype(keys: Keys) -> str | None:
-    """The dtype of a constant state, where the config says it; a key that is absent or null leaves it to the engine."""
-    key, names = "mamba_ssm_dtype|mamba_ssm_cache_dtype", {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
-    stated = [name for name in key.split("|") if keys.config.get(name) not in (None, "auto")]
-    keys.read.update((name, keys.config[name]) for name in key.split("|") if name in keys.config)
+def state_dtype(keys: Keys) -> str | None:
+    """The dtype of a constant state, where config or class says it; a key that says nothing leaves it to the engine."""
+    names = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
+    some = ("mamba_ssm_dtype", "mamba_ssm_cache_dtype", "inference_state_dtype")
+    keys.read.update((name, keys.config[name]) for name in some if name in keys.config)
+    stated = [name for name in some if keys.config.get(name) not in (None, "auto")]
+    stated = stated or [name for name in some if name in keys.family.defaults and name not in keys.config]
     if not stated:
         return None
     value = keys.value("|".join(stated))
@@ -122,7 +136,7 @@ def gated_delta(keys: Keys, kind: str) -> Mixer:
         key_dim=key_dim,
         value_dim=keys.derived("linear_value_head_dim", 2 * key_dim),
         conv_kernel=keys.count("linear_conv_kernel_dim"),
-        state_dtype=_state_dtype(keys),
+        state_dtype=state_dtype(keys),
     )
 
 
@@ -141,16 +155,30 @@ def kimi_delta(keys: Keys, kind: str) -> Mixer:
         heads=heads,
         head_dim=head_dim,
         conv_kernel=conv_kernel,
-        state_dtype=_state_dtype(keys),
+        state_dtype=state_dtype(keys),
     )
 
 
 def mamba2(
-    keys: Keys, kind: str, *, heads: str, head_dim: str, groups: str, state_size: str, conv_kernel: str, expand: str
+    keys: Keys,
+    kind: str,
+    *,
+    heads: str,
+    head_dim: str | None,
+    groups: str,
+    state_size: str,
+    conv_kernel: str,
+    expand: str | None = None,
+    inner_width: str | None = None,
+    gated_norm: Switch = True,
 ) -> Mixer:
-    """Mamba-2; the arguments are the config keys of its sizes, so a row gives them with functools.partial."""
-    number, inner = keys.count(heads), keys.count(expand) * keys.width
-    size = inner // number if keys.value(head_dim) == "auto" else keys.count(head_dim)
+    """Mamba-2; the arguments are the config keys of its sizes, so a row gives them with functools.partial.
+
+    Its inner width is the stated one, else `expand` times the model's, else that of its heads.
+    """
+    number, inner = keys.count(heads), keys.count(expand) * keys.width if expand else None
+    inner = (inner_width and keys.optional(inner_width)) or inner or number * keys.count(str(head_dim))
+    size = keys.count(head_dim) if head_dim and keys.value(head_dim) != "auto" else inner // number
     if number * size != inner:
         raise keys.wrong(heads, number, f"heads of {size} that make up the inner width {inner}")
     return Mamba2(
@@ -160,7 +188,8 @@ def mamba2(
         groups=keys.count(groups),
         state_size=keys.count(state_size),
         conv_kernel=keys.count(conv_kernel),
-        state_dtype=_state_dtype(keys),
+        gated_norm=keys.switch(gated_norm),
+        state_dtype=state_dtype(keys),
     )
 
 
@@ -168,14 +197,23 @@ def mamba1(keys: Keys, kind: str) -> Mixer:
     inner = keys.count("expand") * keys.width
     if "intermediate_size" in keys.config and keys.count("intermediate_size") != inner:
         raise keys.wrong("intermediate_size", keys.value("intermediate_size"), f"expand times the width, {inner}")
-    auto = keys.value("time_step_rank") == "auto"
+    return mamba1_of(keys, "expand", "state_size", "time_step_rank", "conv_kernel")
+
+
+def mamba1_of(
+    keys: Keys, expand: str, state_size: str, step_rank: str, conv_kernel: str, normed: bool = False
+) -> Mixer:
+    """Mamba-1 of the config keys of its sizes. `normed`: with norms of its step and of what it reads and writes."""
+    size = keys.count(state_size)
+    rank = -(-keys.width // 16) if keys.value(step_rank) == "auto" else keys.count(step_rank)
     return Mamba1(
         width=keys.width,
-        inner=inner,
-        state_size=keys.count("state_size"),
-        step_rank=-(-keys.width // 16) if auto else keys.count("time_step_rank"),
-        conv_kernel=keys.count("conv_kernel"),
-        state_dtype=_state_dtype(keys),
+        inner=keys.count(expand) * keys.width,
+        state_size=size,
+        step_rank=rank,
+        conv_kernel=keys.count(conv_kernel),
+        extra_weights=rank + 2 * size if normed else 0,
+        state_dtype=state_dtype(keys),
     )
 
 

@@ -20,24 +20,14 @@ umt5 whisper xlm xlm-prophetnet xlm-roberta xlm-roberta-xl xlnet xmod yoso
 """
 ENCODERS = frozenset(_ENCODERS.split())
 _NO_ROW = """
-bailing_hybrid bitnet blt cpmant diffllama doge dory dots3_note dots3_note_text gpt_neox_japanese helium hrm_text hy_v4
-inkling_text inkling2_text inkling2_loop_text jetmoe minimax minimax_m3_vl_text modernbert-decoder moshi phi4_multimodal
-qwen4_exp qwen4_exp_text recurrent_gemma rwkv xlstm zaya
+blt hrm_text inkling2_text inkling2_loop_text modernbert-decoder moshi qwen4_exp qwen4_exp_text zaya
 """
 IRREGULAR = {
     **dict.fromkeys(_NO_ROW.split(), "its layers have parts of their own, which no row of the table describes"),
-    **dict.fromkeys(("llama4", "llama4_text"), "its layers attend within chunks, so the span is a sawtooth"),
-    **dict.fromkeys(("deepseek_v4", "axk2"),
-                    "its queries attend to the tokens that an indexer picks, while all are stored"),
-    **dict.fromkeys(("gemma3n", "gemma3n_text", "gemma4", "gemma4_text", "gemma4_unified_text"),
-                    "its layers share caches, take inputs of their own and differ in head size"),
-    "nemotron_h": "a layer is one of mixer, feed-forward or experts, and the experts may work in a latent of their own",
-    "longcat_flash": "a layer has two attentions, two feed-forwards and experts that compute nothing",
-    **dict.fromkeys(("mllama", "mllama_text_model"), "it attends across to a vision tower"),
-    "jamba": "its Mamba layers have norms of their own",
-    "falcon_h1": "a layer has attention and Mamba side by side",
-    **dict.fromkeys(("zamba", "zamba2"), "its blocks share weights through adapters"),
-    **dict.fromkeys(("dbrx", "mpt"), "its sizes stand in nested objects"),
+    "axk2": "its norms have gates of a rank of their own",
+    "longcat_flash": "some of its experts compute nothing, so what a token uses differs from token to token",
+    "cpmant": "it puts 32 learned tokens before each prompt, which all see one another",
+    "jetmoe": "the heads of its attention are experts, too, of which a token uses some",
 }
 
 # --- which keys are structural: set and unread, they are an error ---

@@ -8,10 +8,11 @@ names it. Nothing of a config is executed.
 import re
 from typing import Any
 
-from lessonlib.base.errors import InvalidInputError, UnsupportedModelError, shown
+from lessonlib.base.checks import a, optional
+from lessonlib.base.errors import UnsupportedModelError, shown
 from lessonlib.model.config.classes import family_of, names_of, refuse_another_class, refuse_other_heads
 from lessonlib.model.config.families import FAMILIES
-from lessonlib.model.config.keys import Keys, no_deeper
+from lessonlib.model.config.keys import Keys, no_deeper, require_parsed
 from lessonlib.model.config.layers import read_blocks
 from lessonlib.model.config.not_read import ENCODERS, IRREGULAR, WAY_ON
 from lessonlib.model.config.positions import stretched
@@ -20,16 +21,15 @@ from lessonlib.model.config.unread import draft_layers, keys_not_read
 from lessonlib.model.config.wrappers import FLAT, language_part, with_its_tie
 
 MOST_LAYERS = 10_000
+OF_STATES = re.compile("mamba|state|conv|linear_|period|offset|factor")  # sizes, and where such layers are
 LONGEST_NAME = 200
 
 
 def read_config_as_model(cls: Any, config: Any, like: str | None = None, name: str | None = None) -> Any:
     """The Model of class `cls` that `config` describes; see `Model.from_config`."""
-    if not isinstance(config, dict) or not all(isinstance(key, str) for key in config):
-        raise InvalidInputError(
-            f"config is a {type(config).__name__}; expected the parsed object of a config.json, a dict."
-        )
+    name = optional(a(str, "'my model'"))("config", "name", name)
     with no_deeper():
+        require_parsed(config)
         part, left_out = language_part(config)
         if part is not config:
             _refuse_encoder(config)
@@ -105,7 +105,10 @@ def _own_name(config: dict[str, Any], found: str | None) -> str:
 def read_fields(keys: Keys) -> dict[str, Any]:
     """The fields of Model but its name and family, in the order in which their keys are checked."""
     family = keys.family
-    width, layers = keys.count(family.width), keys.count(family.layers)
+    if family.spelled:
+        family.spelled(keys)
+    width = keys.count(family.width)
+    layers = family.layer_count(keys) if family.layer_count else keys.count(family.layers)
     if layers > MOST_LAYERS:
         raise keys.wrong(family.layers, layers, f"at most {MOST_LAYERS:,} layers")
     keys.width, keys.layers = width, layers
@@ -119,7 +122,7 @@ def read_fields(keys: Keys) -> dict[str, Any]:
     for key, needed in family.required.items():
         if type(keys.value(key)) is not type(needed) or keys.value(key) != needed:
             raise keys.refused(key, keys.value(key), f"only {needed!r} is read for this family")
-    return {
+    fields: dict[str, Any] = {
         "width": width,
         "vocabulary": vocabulary,
         "blocks": blocks,
@@ -128,8 +131,10 @@ def read_fields(keys: Keys) -> dict[str, Any]:
         "position_weights": table,
         "other_weights": (family.final_norm + family.embedding_norm) * family.norm * width,
         "head_bias": vocabulary if keys.switch(family.head_bias) else 0,
-        "defaults_used": tuple(keys.defaults_used),
     }
+    for name, weights in (family.beside(keys) if family.beside else {}).items():
+        fields[name] = fields.get(name, 0) + weights
+    return fields | {"defaults_used": tuple(keys.defaults_used)}
 
 
 def _refuse_borrowed(keys: Keys) -> None:
@@ -138,6 +143,7 @@ def _refuse_borrowed(keys: Keys) -> None:
     sizes = [family.width, family.layers, family.heads, family.kv_heads, family.vocabulary, family.inner]
     sizes += [moe.experts, moe.top_k, moe.expert_inner, moe.shared_experts, moe.shared_inner] if moe else []
     sizes += [key for key in family.defaults if "head_dim" in key or "rank" in key]
+    sizes += [key for key, value in family.defaults.items() if type(value) in (int, float) and OF_STATES.search(key)]
     names = dict.fromkeys(key.split("|")[0] for key in sizes if key)
     missing = [name for name in names if name in keys.defaults_used and family.defaults.get(name) is not None]
     if missing:

@@ -5,6 +5,7 @@ line, stands in that row as a lambda.
 """
 
 import re
+from typing import Any
 
 from lessonlib.model.config.keys import Keys
 
@@ -15,6 +16,14 @@ WORDS = {
     "L": "linear_attention mamba",
     "C": "conv",
     "I": "indexed_attention",
+    "H": "hybrid",
+    "D": "mlp",
+    "E": "moe",
+    "K": "chunked_attention",
+    "P": "compressed_sparse_attention",
+    "Q": "heavily_compressed_attention",
+    "X": "minimax_m3_sparse",
+    "Z": "hybrid_sliding",
 }
 ONE_LETTER = {word: letter for letter, words in WORDS.items() for word in words.split()}
 
@@ -90,13 +99,23 @@ def windows_without_rope(keys: Keys) -> list[str]:
     """SmolLM3: where windows are on, the layers without rotary positions have them."""
     if keys.window is None:
         return ["F"] * keys.layers
-    rotary = keys.value("no_rope_layers")
+    return ["F" if has_rotary else "S" for has_rotary in _rotary(keys, keys.value("no_rope_layers"))]
+
+
+def _rotary(keys: Keys, rotary: Any) -> list[Any]:
+    """For each layer whether it has rotary positions: as listed, else all but every no_rope_layer_interval-th."""
     if rotary is None:
         interval = keys.count("no_rope_layer_interval")
         rotary = [int((i + 1) % interval != 0) for i in range(keys.layers)]
     if not isinstance(rotary, list) or len(rotary) != keys.layers or any(x not in (0, 1) for x in rotary):
         raise keys.wrong("no_rope_layers", rotary, f"a list of {keys.layers} zeros and ones")
-    return ["F" if has_rotary else "S" for has_rotary in rotary]
+    return rotary
+
+
+def rotary_chunks(keys: Keys) -> list[str]:
+    """Llama 4: where a chunk is stated, the layers with rotary positions attend within it."""
+    chunk, rotary = keys.optional("attention_chunk_size"), _rotary(keys, keys.value("no_rope_layers") or None)
+    return ["K" if has_rotary and chunk else "F" for has_rotary in rotary]
 
 
 def gpt_neo_kinds(keys: Keys) -> list[str]:
@@ -142,6 +161,13 @@ def kimi_kinds(keys: Keys) -> list[str]:
 def sparse_steps(keys: Keys) -> list[bool]:
     step, dense = keys.count("decoder_sparse_step"), keys.indices("mlp_only_layers")
     return [i not in dense and (i + 1) % step == 0 for i in range(keys.layers)]
+
+
+def listed_experts(keys: Keys) -> list[bool]:
+    """Llama 4: the layers that moe_layers lists, where it is null every interleave_moe_layer_step-th."""
+    step, listed = keys.count("interleave_moe_layer_step"), keys.value("moe_layers") is not None
+    sparse = keys.indices("moe_layers") if listed else range(step - 1, keys.layers, step)
+    return [i in sparse for i in range(keys.layers)]
 
 
 def sparse_range(keys: Keys) -> list[bool]:

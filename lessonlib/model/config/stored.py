@@ -10,6 +10,7 @@ from typing import Any
 
 from lessonlib.base.errors import InvalidInputError, UnsupportedModelError, shown
 from lessonlib.base.text import one_line
+from lessonlib.model.config.keys import require_parsed
 from lessonlib.model.config.wrappers import language_part
 
 PLAIN = {
@@ -26,8 +27,7 @@ def stored_as(config: dict[str, Any]) -> tuple[dict[str, Any], str]:
     The words are empty where the file is not quantised.
     UnsupportedModelError names a method or a format that is not known, InvalidInputError a value that cannot be meant.
     """
-    if not isinstance(config, dict):
-        raise InvalidInputError(f"config is {shown(config)}; expected the parsed object of a config.json, a dict.")
+    require_parsed(config)
     part, _ = language_part(config)
     levels = [part, config, *(value for value in config.values() if isinstance(value, dict))]
     quantisation = next((level["quantization_config"] for level in levels if level.get("quantization_config")), None)

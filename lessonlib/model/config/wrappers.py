@@ -15,8 +15,17 @@ LANGUAGE_PARTS = (
     "lm_config",
 )  # fmt: skip
 # Wrappers that state the sizes of their language model beside its towers, and what that model is called inside others.
-FLAT = {"qwen2_vl": "qwen2_vl_text", "qwen2_5_vl": "qwen2_5_vl_text"}
+FLAT = {name: f"{name}_text" for name in ("qwen2_vl", "qwen2_5_vl", "phi4_multimodal", "dots3_note")}
 TIES = ("tie_word_embeddings", "tie_embedding", "tie_embeddings", "share_embedding")
+# Wrappers that decide by themselves whether the embedding is the head, whatever the part says; and what they take where
+# they do not say it.
+DECIDES = {"moss_transcribe_diarize": True}
+# Wrappers whose class in transformers 5.24 ties by its own default, whatever their language model says.
+_UNTIED = """apertus1p5 aria cosmos3_omni exaone4_5 fuyu glm46v glmga idefics2 idefics3 llava_next minicpmv4_6
+minicpmv4_7 omniasr qianfan_ocr qwen2_audio qwen3_5 qwen3_5_moe qwen3_omni_moe_thinker qwen3_vl qwen3_vl_moe smolvlm
+vibevoice_asr video_llava vipllava"""
+_TIED = "cohere2_vision gemma3 lfm2_vl lfm3_vl paligemma"
+CLASS_TIES = dict.fromkeys(_UNTIED.split(), False) | dict.fromkeys(_TIED.split(), True)
 MOST_LEVELS = 4
 TOWER = re.compile(r"^(\w{1,40}?)_?(config|cfg)$|^(vision_tower|mm_vision_tower|audio_tower)$")
 NO_TOWER = re.compile(r"quant|generation|rope|compression|auto_map|eagle|linear_attn|ffn|attn|draft|speculat")
@@ -55,7 +64,8 @@ def language_part(config: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ..
         raise InvalidInputError(
             f"config: the language model of {shown(outer)} is {shown(levels[-1])}; expected one that states its sizes."
         )
-    tie = _tie(levels)
+    tie = _tie(levels[:1]) if outer in DECIDES else _tie(levels)
+    tie = DECIDES[outer] if tie is None and outer in DECIDES else tie
     return (inner if tie is None else inner | {"tie_word_embeddings": tie}), tuple(dict.fromkeys(left_out))
 
 
@@ -95,6 +105,9 @@ def _towers(config: dict[str, Any], part: str) -> list[str]:
 def _tie(levels: list[dict[str, Any]]) -> bool | None:
     """Whether the head is the embedding, as the levels say it; None where none does."""
     said = [(key, level[key]) for level in levels for key in TIES if level.get(key) is not None]
+    outer, kind = levels[0], levels[0].get("model_type")
+    if len(levels) > 1 and isinstance(kind, str) and kind in CLASS_TIES and all(outer.get(key) is None for key in TIES):
+        said.append((TIES[0], CLASS_TIES[kind]))
     if any(value is not said[0][1] for _, value in said):
         names = " and ".join(sorted({repr(key) for key, _ in said}))
         raise UnsupportedModelError(

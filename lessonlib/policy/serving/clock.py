@@ -116,17 +116,6 @@ class Clock:
             growth += seconds * layers.growing
         return Pace(self, rate + shared, growth)
 
-    def advance(self, seconds: float, phase: str, again: float, requests: tuple[int, int], *state: float) -> None:
-        """Let time pass while some `requests` (hold memory, wait).
-
-        `again`: seconds of them for what was prefilled before. `state`: bytes taken, and the pace of a decode.
-        """
-        self.log.extend((self.time, self.step, *requests, *state))
-        self.request_seconds += sum(requests) * seconds
-        self.phases[phase] += seconds - again
-        self.phases["recompute"] += again
-        self.time += seconds
-
 
 def require_fine_clock(traffic: Traffic, step: float) -> None:
     """A float64 has some 16 digits: on a clock that reads 1.7e18 a step of 5 ms is lost, and so is the latency."""

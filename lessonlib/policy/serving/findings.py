@@ -12,6 +12,7 @@ import numpy as np
 
 from lessonlib.base.checks import between, checked, choice, items, rate
 from lessonlib.base.elementwise import ratio
+from lessonlib.base.errors import printable
 from lessonlib.base.text import html_table
 from lessonlib.base.units import format_bytes, format_percent, format_seconds
 from lessonlib.policy.full_server import full_batch
@@ -148,7 +149,7 @@ class ServingRun:
     def __repr__(self) -> str:
         title, rows = _in_words(self)
         width = max(len(name) for name, _ in rows)
-        return "\n".join([title, *(f"{name.ljust(width)}  {value}" for name, value in rows)])
+        return "\n".join([printable(title), *(f"{name.ljust(width)}  {value}" for name, value in rows)])
 
     def _repr_html_(self) -> str:
         title, rows = _in_words(self)

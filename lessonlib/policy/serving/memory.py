@@ -115,7 +115,7 @@ class CountedLayers(Layers):
         whole, rest = divmod(steps, self.block)  # each growing sequence takes one block in every `block` steps
         first = step % self.block
         last = first + rest
-        crossed = sum(self.boundaries[first:last])
+        crossed = sum(self.boundaries[first:last]) if rest else 0
         if last > self.block:
             crossed += sum(self.boundaries[: last - self.block])
         return self.block_bytes * (whole * self.growing + crossed)
@@ -154,11 +154,16 @@ class Memory:
 
     def take(self, taken: int) -> None:
         self.free -= taken
-        self.peak_used = max(self.peak_used, self.capacity - self.free)
+        used = self.capacity - self.free
+        if used > self.peak_used:
+            self.peak_used = used
 
     def new_bytes(self, steps: int, step: int) -> int:
         """Bytes that `steps` steps after `step` take."""
-        return sum(layers.new_bytes(steps, step) for layers in self.layers)
+        taken = 0
+        for layers in self.layers:
+            taken += layers.new_bytes(steps, step)
+        return taken
 
     def lacks_a_step(self, sequences: int, step: int) -> bool:
         """Whether the step after `step` takes more than there is. Most often the largest that it could take is free."""

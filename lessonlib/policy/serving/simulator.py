@@ -80,9 +80,17 @@ class _Server:
             self.answer_step[i] = 0
 
     def advance(self, seconds: float, phase: str, rate: float = 0.0, growth: float = 0.0, again: float = 0.0) -> None:
-        """Let time pass: every event does, and ends here."""
-        requests, taken = (self.admission.holding, len(self.admission.queue)), self.memory.capacity - self.memory.free
-        self.clock.advance(seconds, phase, again, requests, taken, rate, growth)
+        """Let time pass: every event does, and ends here.
+
+        `rate`, `growth`: the pace of a decode. `again`: seconds of it that prefill what was prefilled before.
+        """
+        holding, waiting = self.admission.holding, len(self.admission.queue)
+        clock, taken = self.clock, self.memory.capacity - self.memory.free
+        clock.log.extend((clock.time, clock.step, holding, waiting, taken, rate, growth))
+        clock.request_seconds += (holding + waiting) * seconds
+        clock.phases[phase] += seconds - again
+        clock.phases["recompute"] += again
+        clock.time += seconds
 
     def idle(self, until: float) -> None:
         self.advance(until - self.clock.time, "idle")
@@ -95,9 +103,9 @@ class _Server:
         """
         clock = self.clock
         chunks, done, again = self.admission.prefill(budget - decoding)
-        prompt_tokens = sum(new for new, _ in chunks)
-        seconds = 0.0
+        prompt_tokens, seconds = 0, 0.0
         for new, cached in chunks:
+            prompt_tokens += new
             seconds += clock.chunk_seconds(new, cached)
         seconds += clock.linear_seconds(prompt_tokens + decoding, len(done) + decoding)
         self.recomputed_tokens += again
@@ -167,12 +175,12 @@ def simulate(
     `prefill`: "first", an admitted prompt is prefilled in a pass of its own while decoding waits; "joint", so are all
     prompts admitted at one moment, in one pass; "chunked", prompt tokens ride on decode steps, `token_budget` tokens a
     pass (by default the deployment's prefill_chunk, or 2,048), decode tokens before prompt tokens. `block`: tokens of a
-    block. `watermark`: the share of memory that an admission leaves free. `max_batch`: requests that hold memory at
-    a time, at most. `horizon`: on the clock of arrivals, when no pass begins any more. `most_events` ends a run that
-    would be too long; `ServingRun.ended` says what ended it.
+    block. `watermark`: the share of memory that an admission leaves free. `max_batch`: the most requests that
+    hold memory at a time. `horizon`: the time, on the clock of arrivals, from which on no pass begins. `most_events`
+    ends a run that would be too long; `ServingRun.ended` says what ended it.
 
     A request alone takes `request_cost(...).undisturbed`. The run says whether its rate is past capacity, where
-    percentiles say nothing of the rate. Raises InvalidInputError for what cannot be meant, and DoesNotFitError for the
+    percentiles say nothing of the rate. Raises InvalidInputError for impossible values, and DoesNotFitError for the
     first request that does not fit even alone.
     """
     start, end = float(traffic.arrivals[0]), math.inf if horizon is None else horizon

@@ -28,7 +28,7 @@ class Traffic(Checked):
     `arrivals`: seconds, sorted. `prompt`, `output`: tokens, an array or one number for all. `thought_share`: the share
     of the output, in [0, 1], that is thought before the answer begins; a number or an array. `cached_share`: the share
     of the prompt that a prefix cache holds, likewise; at least one token of it is computed all the same. Raises
-    InvalidInputError for what cannot be meant, naming the first such request.
+    InvalidInputError for an impossible request, naming the first.
     """
 
     arrivals: Any

@@ -1,4 +1,4 @@
-"""The exercises of notebook 01_redo_module_2."""
+"""The exercises of notebook 01_one_pass_by_hand."""
 
 import math
 

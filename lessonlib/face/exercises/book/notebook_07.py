@@ -1,153 +1,149 @@
-"""The exercises of notebook 07_predicted_and_published."""
+"""The exercises of notebook 07_time_it_yourself."""
 
-from statistics import median
+import math
+from functools import cache
 
-from lessonlib.face.exercises.book.common import server
+from lessonlib.face.exercises.book.common import CHAT, cost_of, server, smallest_compute_bound_prompt
 from lessonlib.face.exercises.exercises import Choice, Number, choice, number
-from lessonlib.facts.catalogue import load_accelerator
-from lessonlib.measured.efficiency import decode_fits, decode_search
-from lessonlib.measured.published import SUSPECTS, deployment_of, point_of, published_row
+from lessonlib.measured.timing.cpu import recorded_cpu
+from lessonlib.measured.timing.predictions import predictions, this_machine
+from lessonlib.request.cost import request_cost
+from lessonlib.request.request import Request
+from lessonlib.time.deployment import Deployment
+from lessonlib.time.roofline import pass_cost
+
+CPU_CHAT, CPU_REASONING = Request(256, 32), Request(16, 320)  # shaped like chat and reasoning, short enough to wait for
+TWICE_THE_RIDGE = "That is twice the ridge, where the two times are equal. A prompt has whole tokens: take the next."
+HEAD_IS_APART = "That adds the LM head's bytes to the blocks'. The head is a kernel of its own, after them."
 
 
-def _fractions(memory_class: str) -> list[float]:
-    """Floor over measured time of the rows of one sequence on one device."""
-    return [point.fraction for point in decode_search().points if point.memory_class == memory_class]
+@cache
+def recorded_machine() -> Deployment:
+    """The NumPy decoder on that machine, as its yardsticks describe it."""
+    return this_machine(recorded_cpu())
 
 
-def _step_by_two_numbers(accelerator: str) -> float:
-    """Seconds of a step of Llama-3.1-8B in bf16 that reads its weights, by the two numbers from all publishers."""
-    fit = decode_fits()[()]
-    streamed = server().sizes.dense_bytes / load_accelerator(accelerator).bandwidth
-    return streamed / fit.fraction + fit.overhead
+def recorded_steps() -> tuple[float, float]:
+    """The recorded decode steps over their prediction: least and most, in per cent above it."""
+    ratios = [row.ratio for row in predictions(recorded_cpu()) if row.what.startswith("decode")]
+    return 100 * (min(ratios) - 1), 100 * (max(ratios) - 1)
 
 
-@number("%")
-def reached_on_an_a6000(answer: Number) -> str:
-    """Llama 3 8B in fp16 on an RTX A6000: 40.25 tokens a second were published. Its bandwidth is 768 GB/s. What per
-    cent of the bandwidth was reached?
-
-    - Bytes a second are bytes a step times steps a second. A step reads what `step.linear.bytes` says.
-    - point_of(row).fraction is floor over measured time; the cache, still small, is in it.
-    """
-    row = published_row("m0280")
-    point, deployment = point_of(row), deployment_of(row)
-    table = point.passes * (deployment.weight_bytes - deployment.sizes.dense_bytes) / deployment.bandwidth
-    answer.value = 100 * point.floor / point.measured
-    answer.slip(
-        100 * (point.floor + table) / point.measured,
-        "You streamed the whole file. The input embedding is a look-up: one row a token.",
-    )
-    floor = 1e3 * point.floor / point.passes
-    return f"The floor of a step is {floor:.2f} ms, the measured time {1e3 / row.value:.2f} ms: {answer}."
-
-
-@number("%", tolerance=0.1)
-def fraction_on_hbm(answer: Number) -> str:
-    """Published decode steps of one sequence, on one device with HBM: what per cent of the datasheet's bandwidth do
-    they reach in the median?
-
-    - Faster memory makes shorter steps. What else is in a step, that no memory makes shorter?
-    - Median of point.fraction over the points of decode_search() whose memory_class is HBM.
-    """
-    hbm, gddr, unified = (100 * median(_fractions(name)) for name in ("HBM", "GDDR", "unified"))
-    answer.value = hbm
-    answer.slip(100, "That is the datasheet, or near it. Hardly anybody measures that.")
-    return f"{len(_fractions('HBM'))} rows on HBM, median {answer}. GDDR: {gddr:.0f} %, unified: {unified:.0f} %."
+def _recorded_seconds(phase: str, tokens: int, context: int) -> float:
+    """Median seconds of a timed pass of the recorded run."""
+    wanted = (phase, tokens, context)
+    return next(p.median for p in recorded_cpu().points if (p.phase, p.tokens, p.context) == wanted)
 
 
 @choice("b")
-def which_row_is_impossible(answer: Choice) -> str:
-    """Five published rows of Qwen2-7B in fp16 on H100s, one engine. Which one cannot be true?
+def how_near_on_a_cpu(answer: Choice) -> str:
+    """Decode steps of the recorded run, at six contexts: how much longer do they take than predicted?
 
-    a: one device, 64 sequences, 128 -> 128
-    b: one device, 16 sequences, 2,048 -> 2,048
-    c: four devices, 64 sequences, 128 -> 128
-    d: one device, 1 sequence, 128 -> 128
-    e: two devices, 16 sequences, 128 -> 128
+    a: by less than 2 %
+    b: by 2 to 25 %
+    c: twice as long or more
 
-    - Forget the batch. How many steps does each row take, and what does each step read at least?
-    - A step reads 14 GB of weights at 3.35 TB/s, more than 4 ms. Multiply by output - 1.
+    - The prediction is a floor: it leaves out some small work. How small, next to all the weights?
     """
-    a, b, c, d, e = (point_of(published_row(SUSPECTS[letter])) for letter in "abcde")
+    least, most = recorded_steps()
     answer.says(
-        a=f"Many sequences, few steps: its floor is {a.floor:.2f} s, and {a.measured:.2f} s were measured.",
-        b=f"Its floor is {b.floor:.1f} s, and {b.measured:.2f} s are claimed. There is no time for 2,047 steps in it.",
-        c=f"Four devices read four times as fast: its floor is {c.floor:.2f} s, and {c.measured:.2f} s were measured.",
-        d=f"Possible: its floor is {d.floor:.2f} s, and {d.measured:.2f} s were measured.",
-        e=f"Possible: its floor is {e.floor:.2f} s, and {e.measured:.2f} s were measured.",
+        a=f"It does not come that near. They take {least:.0f} to {most:.0f} % longer: a step does a little that moves "
+        "hardly any bytes.",
+        b=f"They take {least:.0f} to {most:.0f} % longer. Most of a step is moving its bytes.",
+        c=f"It comes nearer than that. They take {least:.0f} to {most:.0f} % longer.",
     )
-    return f"{answer}: {b.measured:.2f} s claimed, at least {b.floor:.1f} s needed."
+    return f"{answer}: the six lie {least:.0f} to {most:.0f} % above the prediction."
 
 
-@number("steps", tolerance=0.02)
-def steps_that_fit(answer: Number) -> str:
-    """The same source has 64 sequences, 2,048 -> 2,048, in 3.3922 s. For how many decode steps at most was there time,
-    if each reads the weights and nothing else?
+@number("ms")
+def token_at_8000_on_a_cpu(answer: Number) -> str:
+    """By the yardsticks of the recorded run: how many milliseconds does a decode step take with 8,000 tokens in the
+    cache?
 
-    - The batch does not matter here: one step serves all 64 sequences.
-    - deployment_of(published_row("m2267")): its .sizes.dense_bytes a step, over its .bandwidth.
+    - Bytes over bandwidth. The bytes are the weights that a pass streams, and 8,000 times a token's cache.
+    - pass_cost(machine, new=1, cached=8_000) has .linear.bytes and .attention.bytes.
     """
-    row = published_row("m2267")
-    deployment = deployment_of(row)
-    weights, step = deployment.sizes.dense_bytes, deployment.sizes.dense_bytes / deployment.bandwidth
-    answer.value = row.value / step
-    answer.slip(
-        row.value / (deployment.weight_bytes / deployment.bandwidth),
-        "You streamed the embedding too. It is looked up: only rows of it are read.",
-    )
-    answer.slip(
-        row.value / step / 64,
-        "You read the weights once for each sequence. A step reads them once for the whole batch.",
-    )
-    return (
-        f"A step reads {weights / 1e9:.2f} GB in at least {1e3 * step:.2f} ms: {answer} of the 2,047. The answers were "
-        "cut short, or the time is another's."
-    )
+    machine, step = recorded_machine(), pass_cost(recorded_machine(), 1, 8_000)
+    weights, cache, rate = step.linear.bytes, step.attention.bytes, machine.bandwidth
+    table = 4 * machine.model.width * machine.model.vocabulary
+    answer.value = 1e3 * (weights + cache) / rate
+    answer.slip(1e3 * weights / rate, "That is the weights alone. The step also reads the cache.")
+    answer.slip(1e3 * cache / rate, "That is the cache alone. The step also reads the weights.")
+    answer.slip(1e3 * (weights + cache / 2) / rate, "You counted K or V, or two bytes a number. It is float32.")
+    answer.slip(1e3 * (weights + table + cache) / rate, "The embedding is a look-up: one row of it is read.")
+    return f"{weights / 1e6:.1f} MB of weights and {cache / 1e6:.1f} MB of cache at {rate / 1e9:.1f} GB/s: {answer}."
 
 
-@number("times")
-def faster_memory(answer: Number) -> str:
-    """A B200 has 8 TB/s, an H100 3.35. Llama-3.1-8B in bf16, one sequence, empty cache: how many times faster is a step
-    on the B200, by the two numbers?
+@number("tokens")
+def compute_bound_prompt_on_a_cpu(answer: Number) -> str:
+    """By the yardsticks of the recorded run: what is the smallest prompt whose linear layers take longer to compute
+    than to stream?
 
-    - A step is bytes / (fraction x bandwidth) + overhead. Only the first part gets shorter.
-    - fit.fraction and fit.overhead are the two numbers; step.linear.bytes the bytes.
+    - n tokens give each weight 2 n FLOP, for its 4 bytes. The ridge is matmul rate over bandwidth.
+    - Twice the ridge, rounded up: the LM head has a roof of its own.
     """
-    h100, b200 = _step_by_two_numbers("h100-sxm"), _step_by_two_numbers("b200")
-    answer.value = h100 / b200
-    answer.slip(
-        load_accelerator("b200").bandwidth / load_accelerator("h100-sxm").bandwidth,
-        "That is the ratio of the datasheets. The overhead of a step stays what it was.",
-    )
-    return f"H100 {1e3 * h100:.2f} ms, B200 {1e3 * b200:.2f} ms: {answer}."
-
-
-@number("%")
-def slope_of_the_cache(answer: Number) -> str:
-    """On a B200 a step of Llama-3.1-8B grew by 0.000018 ms with each token of context, cache in bf16. At what per cent
-    of 8 TB/s was the cache read?
-
-    - One token more of context is that token's K and V more to read, in every layer.
-    - deployment_of(published_row("m2815")).cache_bytes_per_token over 8 TB/s is the floor of the slope.
-    """
-    row = published_row("m2815")  # its value is the slope, in seconds for a token
-    each, bandwidth = deployment_of(row).cache_bytes_per_token, deployment_of(row).bandwidth
-    percent = 100 * each / bandwidth / row.value
-    answer.value = percent
-    answer.slip(percent / 2, "You counted K only, or one byte a number. K and V, two bytes each.")
-    answer.slip(4 * percent, "You counted all query heads. The cache has KV heads only.")
-    return f"A token has {each:,.0f} B of cache. At 8 TB/s that is {1e3 * each / bandwidth:.3g} ms: {answer}."
+    machine = recorded_machine()
+    ridge, sizes = machine.peak / machine.bandwidth, machine.sizes
+    answer.value = smallest_compute_bound_prompt(recorded_machine())
+    answer.slip(smallest_compute_bound_prompt(), "That is the prompt for an H100. This machine has another ridge.")
+    answer.slip(ridge, "That is the ridge in FLOP/byte. In float32 a weight of 4 bytes gives 2 FLOP to each token.")
+    answer.slip(2 * ridge, TWICE_THE_RIDGE)
+    answer.slip(math.ceil(sizes.dense_bytes / machine.bandwidth * machine.peak / sizes.token_flops), HEAD_IS_APART)
+    return f"The ridge is {ridge:.2f} FLOP/byte, twice that {2 * ridge:.2f}: the first whole prompt above is {answer}."
 
 
 @number("times", tolerance=0.15)
-def eight_devices(answer: Number) -> str:
-    """Llama-2-7B in bf16, one sequence: on one A100, then split over eight. How many times faster was it measured to be
-    on eight?
+def prompt_tokens_a_second_on_a_cpu(answer: Number) -> str:
+    """In the recorded run a prompt of 512 was prefilled, and tokens were decoded at a context of 64. How many times as
+    many tokens a second did prefill take in?
 
-    - On one device a step took 9.5 ms, some 2 of them overhead. Only the reading shrinks to an eighth.
-    - The overhead stays, and two all-reduces a layer are new: each of them waits.
+    - Rates: 512 over the time of the pass, 1 over the time of the step.
+    - Both times stand in the tables above. Divide the rates.
     """
-    one, eight = published_row("m1349").value, published_row("m1369").value  # Llama-2-7B in bf16 on so many A100
-    answer.value = eight / one
-    answer.slip(8, "That is what the datasheet gives: an eighth of the bytes for each device.")
-    return f"{one:.1f} tokens a second on one, {eight:.1f} on eight: {answer}."
+    prefill, step = _recorded_seconds("prefill", 512, 0), _recorded_seconds("decode", 1, 64)
+    answer.value = 512 * step / prefill
+    answer.slip(512, "If a pass took as long as a step, yes. This one is compute bound, and takes longer.")
+    answer.slip(prefill / step, "That is pass over step. The pass has 512 tokens, the step one.")
+    return f"{512 / prefill:.0f} prompt tokens a second against {1 / step:.1f} output tokens: {answer}."
+
+
+@number("times")
+def reasoning_over_chat_on_a_cpu(answer: Number) -> str:
+    """Chat-shaped 256 -> 32 and reasoning-shaped 16 -> 320, by the yardsticks of the recorded run: how many times as
+    long does the second take?
+
+    - Chat: one compute-bound pass and 31 steps. Reasoning: one short pass and 319 steps.
+    - request_cost(machine, Request(256, 32)).undisturbed, and likewise the other.
+    """
+    chat, reasoning = (request_cost(recorded_machine(), request) for request in (CPU_CHAT, CPU_REASONING))
+    answer.value = reasoning.undisturbed / chat.undisturbed
+    answer.slip(10, "That is the ratio of the output tokens. Here a chat's prefill is not small.")
+    answer.slip(336 / 288, "You counted all tokens alike. A prompt token is far cheaper than an output token.")
+    return (
+        f"Chat {chat.undisturbed:.2f} s, of which prefill {chat.ttft:.2f} s; reasoning {reasoning.undisturbed:.2f} s: "
+        f"{answer}."
+    )
+
+
+@choice("b")
+def why_prefill_weighs_on_a_cpu(answer: Choice) -> str:
+    """Prefill is a large share of the chat request here, and a small one on an H100. Why?
+
+    a: A CPU's memory is slow
+    b: A CPU has little compute for its bandwidth: its ridge is low
+    c: NumPy loses time between its calls
+    d: The model is small
+
+    - Which machine number stands in rho?
+    - Compare matmul rate over bandwidth, here and on an H100.
+    """
+    here, there = (machine.peak / machine.bandwidth for machine in (recorded_machine(), server()))
+    cpu, gpu = request_cost(recorded_machine(), CPU_CHAT), cost_of(CHAT)
+    answer.says(
+        a="Slow memory makes decode slow, and so prefill's share smaller.",
+        b=f"rho is n_in / (ridge n_out). The ridge is {here:.1f} FLOP/byte here, {there:.0f} there.",
+        c=f"The prediction has no such loss in it, and says {100 * cpu.ttft / cpu.undisturbed:.0f} % of prefill here, "
+        f"{100 * gpu.ttft / gpu.undisturbed:.1f} % there.",
+        d="The parameter count cancels in rho: both phases shrink alike.",
+    )
+    return f"{answer}. Ridge {here:.1f} FLOP/byte here, {there:.0f} on an H100."

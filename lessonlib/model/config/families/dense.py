@@ -37,7 +37,7 @@ rows.add("cwm", UNBIASED.but(layer_types=True, window="sliding_window", cycle="F
     vocabulary=128_256, width=6144, inner=21_504, layers=64, heads=48, kv_heads=8, head_dim=128, positions=131_072,
     window=8192)
 
-rows.add("phi3", UNBIASED.but(window="sliding_window", cycle="W"),
+PHI3 = rows.add("phi3", UNBIASED.but(window="sliding_window", cycle="W"),
     vocabulary=32_064, width=3072, inner=8192, layers=32, heads=32, kv_heads=None, positions=4096, window=None)
 
 rows.add("granite", LLAMA,

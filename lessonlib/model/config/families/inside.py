@@ -4,7 +4,7 @@ The wrapper's default for tied embeddings is theirs, for it decides.
 """
 
 from lessonlib.model.config.families.base import BIASED, UNBIASED
-from lessonlib.model.config.families.dense import QWEN2
+from lessonlib.model.config.families.dense import PHI3, QWEN2
 from lessonlib.model.config.families.experts import GLM4_MOE
 from lessonlib.model.config.family import Experts, Rows
 from lessonlib.model.config.rules import sparse_steps
@@ -35,3 +35,6 @@ rows.add("glm4v_text", UNBIASED.but(qkv_bias=True, floors_head_dim=True, norms=4
 rows.add("glm4v_moe_text", GLM4_MOE.but(qk_norm=False),
     vocabulary=151_424, width=4096, inner=10_944, layers=46, heads=96, kv_heads=8, positions=65_536, experts=128,
     top_k=8, expert_inner=1408, shared_experts=1, first_k_dense_replace=1, attention_bias=True)
+
+rows.add("phi4_multimodal_text", PHI3,
+    vocabulary=200_064, width=3072, inner=8192, layers=32, heads=32, kv_heads=8, positions=131_072, window=None)

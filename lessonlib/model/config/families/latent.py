@@ -68,10 +68,11 @@ rows.add("minicpm3", LATENT.but(mlp_bias="mlp_bias"),
     kv_lora_rank=256, qk_nope_head_dim=64, qk_rope_head_dim=32, v_head_dim=None, tied=True)
 
 rows.add("kimi_linear", LATENT.but(layer_types=True, kinds=kimi_kinds, cycle="FLLL", first="L",
-        mixers={"F": latent, "L": kimi_delta}, positions="model_max_length|max_position_embeddings", tied=False,
+        mixers={"F": latent, "L": kimi_delta}, positions="model_max_length|max_position_embeddings",
+        tied=False,  # whatever the key says
         experts=Experts(top_k="num_experts_per_token|num_experts_per_tok", listed=True,
             shared_experts="num_shared_experts|n_shared_experts", first_dense="first_k_dense_replace"),
-        ignored={**LATENT.ignored, "mla_use_nope": None}),
+        ignored={**LATENT.ignored, "mla_use_nope": None, "tie_word_embeddings": None}),
     vocabulary=163_840, width=2304, inner=9216, layers=27, heads=32, positions=1_048_576, experts=256,
     top_k=8, expert_inner=1024, shared_experts=1, q_lora_rank=None, kv_lora_rank=512, qk_nope_head_dim=128,
     qk_rope_head_dim=64, v_head_dim=128, linear_num_heads=32, linear_head_dim=128, linear_conv_kernel_dim=4,

@@ -1,7 +1,7 @@
-"""The numbers that notebook 08 says in its prose, each made by the library."""
+"""The numbers that notebook 09 says in its prose, each made by the library."""
 
 from lessonlib.face.exercises.book.common import CHAT, server
-from lessonlib.face.exercises.book.notebook_08 import CHAT_MEAN, _attention_intensity
+from lessonlib.face.exercises.book.notebook_09 import CHAT_MEAN, _attention_intensity
 from lessonlib.policy.full_server import steady_state
 from lessonlib.request.request import Request
 

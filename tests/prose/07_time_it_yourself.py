@@ -1,4 +1,4 @@
-"""The numbers in the prose of notebook 06, each taken from what the timing runs."""
+"""The numbers in the prose of notebook 07, each taken from what the timing runs."""
 
 from lessonlib.face.exercises.asking import find
 from lessonlib.measured.timing.cpu import CONTEXTS, PROMPTS, REQUESTS

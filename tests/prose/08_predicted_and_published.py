@@ -1,4 +1,4 @@
-"""The numbers that notebook 07 says in its prose, each made by the library."""
+"""The numbers that notebook 08 says in its prose, each made by the library."""
 
 from statistics import median
 

@@ -1,4 +1,4 @@
-"""The numbers in the prose of 01_redo_module_2, each made from the library again."""
+"""The numbers in the prose of 01_one_pass_by_hand, each made from the library again."""
 
 from lessonlib import Request, load_model, request_cost
 from lessonlib.face.exercises.book.common import server

@@ -1,0 +1,93 @@
+"""The exercises of notebook 10_your_model_your_traffic."""
+
+from functools import cache
+
+from lessonlib.face.exercises.book.common import server
+from lessonlib.face.exercises.exercises import Choice, Number, choice, number
+from lessonlib.facts.own_traffic import OwnTraffic, read_traffic
+from lessonlib.facts.tables import DATA
+from lessonlib.policy.full_server import memory_batch
+from lessonlib.policy.mix import TrafficCost, price
+from lessonlib.policy.ranking import rank_levers
+
+
+@cache
+def sample() -> OwnTraffic:
+    """The requests that notebook 10 ships with."""
+    return read_traffic(DATA / "sample_traffic.csv")
+
+
+@cache
+def sample_limit() -> int:
+    return memory_batch(server(), sample().request)
+
+
+@cache
+def sample_cost(batch: int) -> TrafficCost:
+    return price(server(), sample().request, batch)
+
+
+@number("requests", tolerance=0.03)
+def sample_concurrency(answer: Number) -> str:
+    """How many of the sample's requests does the memory of the H100 hold at a time, on average?
+
+    - Take what memory leaves beside the weights, and the bytes of a request on average *over time*.
+    - Weight each request by its output tokens: it holds its place for that many steps, half of its answer on average.
+    """
+    free, each = server().memory_free, server().cache_bytes_per_token
+    mean = float(sample().prompt.mean() + sample().output.mean() / 2)
+    by_mean = free // (mean * each)
+    answer.value = sample_limit()
+    answer.slip(
+        by_mean,
+        "You divided by the mean lengths. A long answer stays longer, so at any moment more of the requests under "
+        "way are long ones.",
+    )
+    return (
+        f"{answer}. Over time a place holds {free / sample_limit() / each:,.0f} tokens, and the mean request has "
+        f"{mean:,.0f} in the middle of its answer; by that {by_mean:,.0f} would fit."
+    )
+
+
+@number("per cent")
+def sample_decode_share(answer: Number) -> str:
+    """What per cent of the GPU clock is decode, with as many under way as memory holds?
+
+    - Steps are shared by all under way, prompts are not. But each reads its own cache in every step.
+    """
+    alone, full = sample_cost(1), sample_cost(sample_limit())
+    prefill, decode = (1e3 * phase.seconds / len(sample()) for phase in (full.prefill, full.decode))
+    answer.value = 100 * full.decode_share
+    answer.slip(100 * alone.decode_share, "That is one request alone. On a full server steps are shared.")
+    answer.slip(100 * (1 - full.decode_share), "That is prefill's share. The rest is asked for.")
+    return (
+        f"{answer}. A request takes {prefill:.1f} ms of prefill and {decode:.0f} ms of decode; alone decode has "
+        f"{100 * alone.decode_share:.1f} per cent."
+    )
+
+
+@choice("d")
+def sample_lever(answer: Choice) -> str:
+    """Which of these saves the sample's server most GPU time, each at its own memory limit?
+
+    a: a prefill that takes no time
+    b: twice the FLOP/s
+    c: 4-bit weights
+    d: an fp8 cache
+
+    - Look for the largest part of the GPU clock, and at what fills the memory.
+    """
+    found = {one.name: one.at_limit for one in rank_levers(server(), sample().request, sample_limit())}
+    free, peak, int4, fp8 = (
+        found[name]
+        for name in ("a prefill that takes no time", "twice the FLOP/s", "4-bit weights (head stays)", "fp8 cache")
+    )
+    full = sample_cost(sample_limit())
+    reads = 100 * full.decode.attention.seconds / full.seconds
+    answer.says(
+        a=f"Prefill is a small part, and no more than its share can be saved: {free:.2f} times.",
+        b=f"Only the prefill computes for longer than it reads: {peak:.2f} times.",
+        c=f"The weights are shared by all under way, and already the smaller part: {int4:.2f} times.",
+        d=f"Reading caches is {reads:.0f} per cent, and a smaller one lets more in: {fp8:.2f} times.",
+    )
+    return f"{answer}: {fp8:.2f} times."

@@ -1,0 +1,154 @@
+"""A CSV as rows: its delimiter found by trying, its names, and blocks of rows with the lines on which they begin."""
+
+import csv
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate, chain, islice
+from operator import itemgetter
+
+from lessonlib.base.errors import InvalidInputError, shown
+from lessonlib.facts.traffic.columns import Columns, ColumnsError, find_columns
+from lessonlib.facts.traffic.numbers import Block, WrongRowsError
+
+DELIMITERS = ",;\t|"
+BLANK = " \t\r\n,;|"  # a line of these alone names no column
+ROWS = 1_000  # in a block: more would leave the processor's cache
+SEPARATOR = re.compile(r'\s*"?sep=(.)"?[\s,;|]*', re.IGNORECASE)
+BREAK = re.compile(r"\r\n|\r|\n")
+SPLIT = re.compile(r"(?:^|\n)0\d\d(?:\n|$)")  # a cell that looks like the rest of a number with marks between thousands
+
+
+class CsvRows:
+    """A table read once from its first line to its last. `titles`; `columns`, found in them; `where` they stand."""
+
+    def __init__(self, owner: str, lines: Iterator[str], blank: int, chosen: Mapping[str, str | None]) -> None:
+        self.owner = owner
+        self.before, first, delimiters = blank, "", DELIMITERS
+        for line in lines:
+            if (separator := SEPARATOR.fullmatch(line)) and not first:
+                delimiters = separator[1]
+                if delimiters not in DELIMITERS:
+                    raise InvalidInputError(
+                        f"{owner}, line {self.before + 1}: sep= names {shown(delimiters)}; expected a comma, a "
+                        "semicolon, a tab or a bar."
+                    )
+            elif line.strip(BLANK):
+                first = line
+                break
+            self.before += 1
+        empty = f"{owner} is empty; expected a first line of column names and then a line a request."
+        if not first:
+            raise InvalidInputError(empty)
+        self.threes: bool | None = None  # whether each cell behind the first has three digits, in the first block
+        self.delimiter = _delimiter(first, delimiters, chosen)
+        self.reader = csv.reader(chain([first], lines), delimiter=self.delimiter, strict=True)
+        rows = (cells for block, _ in self._lines(1) for cells in block)
+        self.titles = next(filter(any, ([title.strip() for title in cells] for cells in rows)), [])
+        if not self.titles:
+            raise InvalidInputError(empty)
+        self.line = self.reader.line_num + self.before
+        self.where = f"{owner}, line {self.line}"
+        try:
+            self.columns: Columns = find_columns(self.titles, chosen)
+        except ColumnsError as problem:
+            raise InvalidInputError(f"{self.where}: {problem}") from None
+
+    def _lines(self, most: int) -> Iterator[tuple[list[list[str]], int]]:
+        """Blocks of rows as the reader gives them, blank lines as empty rows; and the line on which each begins."""
+        while True:
+            rows: list[list[str]] = []
+            begins = self.reader.line_num + self.before + 1
+            try:
+                rows.extend(islice(self.reader, most))
+            except csv.Error as error:
+                begins += sum(_height(cells) for cells in rows)
+                raise InvalidInputError(f"{self.owner}, line {begins:,}: {_csv_problem(str(error))}") from None
+            if not rows:
+                return
+            yield rows, begins
+
+    def blocks(self) -> Iterator[Block]:
+        width, places = len(self.titles), list(self.columns.places.values())
+        for rows, begins in self._lines(ROWS):
+            ends = self.reader.line_num + self.before + 1
+            lines: Sequence[int] = range(begins, ends)
+            if ends - begins != len(rows):
+                lines = list(accumulate((_height(cells) for cells in rows[:-1]), initial=begins))
+            if set(map(len, rows)) != {width}:
+                kept = [i for i, cells in enumerate(rows) if any(cells)]  # what is blank is no row
+                lines, rows = [lines[i] for i in kept], [rows[i] for i in kept]
+                wrong = {
+                    i: f" has {len(cells):,} fields, the line of column names {width:,}."
+                    for i, cells in enumerate(rows)
+                    if len(cells) != width
+                }
+                if wrong:
+                    raise WrongRowsError(wrong, lines)
+            if not rows:
+                continue
+            block = Block(lines, lambda place, rows=rows: list(map(itemgetter(place), rows)))  # type: ignore[misc]
+            if self.threes is None:
+                others = [block.pick(place) for place in range(1, width)]
+                self.threes = width > 2 and self.delimiter == "," and all(map(_of_three_digits, others))
+            if self.delimiter == ",":
+                self._refuse_split_numbers(block, {min(p + step, width - 1) for p in places for step in (0, 1)} - {0})
+            yield block
+
+    def _refuse_split_numbers(self, block: Block, places: set[int]) -> None:
+        """WrongRowsError for 1,024 without quotes, which is read as 1 and 024."""
+        for place in places:
+            cells = block.pick(place)
+            text = "\n".join(cells)
+            if ("\n0" in text or text[:1] == "0") and SPLIT.search(text):
+                heads = block.pick(place - 1)
+                wrong = {
+                    i: f", column {shown(self.titles[place])}: {shown(cell)} seems to be the rest of "
+                    f"{head},{cell}, a number with a mark between its thousands; write plain digits."
+                    for i, (head, cell) in enumerate(zip(heads, cells, strict=True))
+                    if re.fullmatch(r"0\d\d", cell) and re.fullmatch(r"\d{1,3}", head.strip())
+                }
+                if wrong:
+                    raise WrongRowsError(wrong, block.lines)
+
+    @property
+    def nothing(self) -> str:
+        return f"{self.owner} holds column names and no row; expected a line a request after line {self.line}."
+
+
+def _of_three_digits(cells: Sequence[str]) -> bool:
+    return set(map(len, cells)) == {3} and "".join(cells).isdigit()
+
+
+def _height(cells: Sequence[str]) -> int:
+    """How many lines a row takes."""
+    return 1 + sum(len(BREAK.findall(cell)) for cell in cells)
+
+
+def _delimiter(line: str, delimiters: str, chosen: Mapping[str, str | None]) -> str:
+    """The one by which the line names the columns that are needed; else the one that parts it into the most fields."""
+
+    def fields(delimiter: str) -> list[str]:
+        try:
+            return [title.strip() for title in next(csv.reader([line], delimiter=delimiter))]
+        except (csv.Error, StopIteration, TypeError):
+            return [line] * (line.count(delimiter) + 1)
+
+    def works(delimiter: str) -> bool:
+        try:
+            find_columns(fields(delimiter), chosen)
+        except ColumnsError:
+            return False
+        return True
+
+    return next(filter(works, delimiters), max(delimiters, key=lambda delimiter: len(fields(delimiter))))
+
+
+def _csv_problem(error: str) -> str:
+    if "unexpected end" in error or "field larger" in error:
+        return (
+            'a quote (") that opens here is never closed, or a field is longer than '
+            f"{csv.field_size_limit():,} characters; close the quote, or keep the columns of tokens alone."
+        )
+    if "expected after" in error:
+        return 'after a closing quote (") comes other text; write a quote inside a quoted field twice.'
+    return f"it cannot be read as CSV ({error})."

@@ -1,0 +1,116 @@
+"""Values that nobody means, at the doors that have no table of rules: each is refused by an error of lessonlib."""
+
+import io
+from contextlib import redirect_stdout
+
+import numpy as np
+import pytest
+from helpers import device, gqa_model, h100, llama, refuses, server
+from matplotlib.figure import Figure
+
+from lessonlib.base.errors import MOST_TOKENS, LessonError, as_numbers, shown
+from lessonlib.base.files import Upload, place_of, quoted
+from lessonlib.base.text import markdown_table
+from lessonlib.face.figures.style import show
+from lessonlib.face.widgets.explorers import growth_numbers, price_numbers
+from lessonlib.face.widgets.request_explorer import numbers
+from lessonlib.facts.catalogue import model_config
+from lessonlib.facts.config_file import read_config
+from lessonlib.facts.own_traffic import OwnTraffic, read_traffic
+from lessonlib.measured.timing.decoder import NumpyDecoder, toy_model
+from lessonlib.model.draft import DraftHead
+from lessonlib.model.model import Model
+from lessonlib.model.precision import Precision
+from lessonlib.policy.full_server import at_latency, memory_batch, steady_state
+from lessonlib.request.cost import request_cost
+from lessonlib.request.request import Request
+
+
+class Unprintable:
+    def __repr__(self):
+        raise RuntimeError("no words")
+
+
+class OnADevice:
+    """As a tensor that does not leave its device."""
+
+    def __array__(self, dtype=None, copy=None):
+        raise TypeError("can't convert cuda:0 device type tensor to numpy")
+
+
+class NoPath:
+    def __fspath__(self):
+        return 3
+
+
+class PathOfBytes:
+    def __fspath__(self):
+        return b"absent.csv"
+
+
+ONES = np.array([1, 2])
+CALLS = {
+    "a value without words": lambda: Request(Unprintable(), 1),
+    "a tensor on a device": lambda: Request([OnADevice()], 1),
+    "traffic on a device": lambda: OwnTraffic("x", OnADevice(), ONES, ONES),
+    "ragged traffic": lambda: OwnTraffic("x", [[1], [1, 2]], ONES, ONES),
+    "traffic without a name": lambda: OwnTraffic(10**5000, ONES, ONES, 0 * ONES),
+    "no path": lambda: read_config(NoPath()),
+    "no path of traffic": lambda: read_traffic(NoPath()),
+    "a path of bytes": lambda: read_traffic(PathOfBytes()),
+    "a name that is no path": lambda: place_of(NoPath()),
+    "a count for bytes": lambda: Upload(5, "x"),
+    "an upload without a name": lambda: Upload(b"x", None),
+    "a table of numbers": lambda: markdown_table(("a",), [(1,)]),
+    "a table of a word": lambda: markdown_table("ab", [("1", "2")]),
+    "a short row": lambda: markdown_table(("a", "b"), [("1", "2"), ("1",)]),
+    "no answer": lambda: at_latency(server(), Request([], [])),
+    "numbers of many": lambda: numbers(request_cost(server(), Request([5, 6], 5))),
+    "no step": lambda: growth_numbers("llama-3.1-8b", 5, 1, 1),
+    "no steps": lambda: growth_numbers("llama-3.1-8b", 5, [], 1),
+    "a price in words": lambda: price_numbers(5, 5, 1, "two"),
+    "no head": lambda: toy_model(heads=0),
+    "a seed that NumPy cannot take": lambda: NumpyDecoder(toy_model(1, 4, 2, 4, 4), 4, seed=[[]]),
+    "no room": lambda: NumpyDecoder(toy_model(1, 4, 2, 4, 4), 0),
+    "no picture": lambda: show(None, "a b c", "a b c"),
+    "no alt text": lambda: show(Figure(), 10**5000, "a b c"),
+    "a peak of no name": lambda: h100().peak(10**5000),
+    "a name that is none": lambda: Model.from_config(model_config("llama-3.1-8b"), name=ONES),
+    "little memory": lambda: server(accelerator=device(memory=5e-324)).require_fit(10),
+    "no memory": lambda: server(accelerator=device(memory=5e-324), memory_fraction=1e-300).require_fit(10),
+}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_it_is_refused_in_words(call):
+    with pytest.raises(LessonError) as caught, redirect_stdout(io.StringIO()):
+        call()
+    message = str(caught.value)
+    assert len(message) < 1000 and message.endswith(".")
+
+
+@pytest.mark.parametrize("value", [ONES, np.array(5), object(), {5: 1}, [OnADevice()], {"a": ONES}, {1, 2}, b"x", 5j])
+def test_a_config_holds_what_json_holds(value):
+    config = model_config("llama-3.1-8b")
+    for key in (*config, "quantization_config", "num_experts", "strange"):
+        for read in (Model.from_config, Precision.from_config, DraftHead.from_config):
+            refuses(lambda key=key, read=read: read(config | {key: value}), "config", repr(key))
+    for other in (value, [config], None):
+        if not isinstance(other, dict):
+            refuses(lambda other=other: Model.from_config(other), "config")
+
+
+def test_what_is_no_number_and_has_no_words_is_shown_by_its_type():
+    assert shown(Unprintable()) == "a value of type Unprintable that cannot be printed"
+    assert as_numbers(OnADevice()) is None
+    assert quoted(PathOfBytes()) == "'absent.csv'" and "NoPath" in quoted(NoPath())
+
+
+def test_a_batch_is_counted_as_far_as_floats_count():
+    """Beyond, one more is the same number, and a search by ones would not end."""
+    endless = server(gqa_model(), device(memory=1e300, bandwidth=1e308))
+    for request in (Request(10, 10), Request([10, 20], [10, 5])):
+        assert memory_batch(endless, request) == MOST_TOKENS
+    assert steady_state(endless, Request(10, 10)).batch == MOST_TOKENS
+    assert server(llama(), device(memory=1e18)).largest_batch(20) < MOST_TOKENS
