@@ -16,12 +16,15 @@ RUN = $(BIN)/python
 TORCH_PYTHON ?= python3.11
 TORCH_RUN = $(subst .venv/,.venv-torch/,$(RUN))
 TORCH_NEEDS = tests/with_torch/requirements.txt
+# A real engine, llama.cpp as a wheel: an environment of its own too, with the files of weights that it serves.
+ENGINE_RUN = $(subst .venv/,.venv-engine/,$(RUN))
+ENGINE_NEEDS = tests/with_engine/requirements.txt
 
 # Compiled modules are kept: without them everything starts a second or two later.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL = help
-.PHONY: help lab fresh test test-slow test-torch test-wheel test-browser oracle counts size env check nbval notebooks bench bench-browser clean
+.PHONY: help lab fresh test test-slow test-torch test-engine test-wheel test-browser engine engine-clean oracle counts size env check nbval notebooks bench bench-browser clean
 
 help: ## list the targets
 	@echo "make lab   opens the notebooks;   make test   runs every test.   All targets:"
@@ -61,6 +64,29 @@ oracle: .venv-torch/made ## make the rows of tests/data again and compare (ARGS=
 	@rm -rf .venv-torch && mkdir .venv-torch && touch .venv-torch/begun && "$(TORCH_PYTHON)" -m venv .venv-torch
 	@$(TORCH_RUN) -m pip install --quiet --disable-pip-version-check -r $(TORCH_NEEDS) || { echo "make $(MAKECMDGOALS): PyTorch" \
 	  "could not be installed: pip's message above says why. Nothing else needs it: make test runs without." >&2; exit 1; }
+	@touch $@
+
+engine: .venv-engine/made ## make a real engine (llama.cpp) with files of random weights, 2.3 GB, for notebook 07 (ARGS=record)
+	$(ENGINE_RUN) tools/engine.py $(ARGS)
+
+engine-clean: ## remove that engine and its files
+	rm -rf .venv-engine
+
+test-engine: ## test the timing of a real engine with a toy model, in .venv-engine (200 MB)
+	@rm -f .venv-engine/no-wheel
+	@$(MAKE) --no-print-directory --quiet .venv-engine/made || { test -e .venv-engine/no-wheel && echo "make test-engine: skipped:" \
+	  "no wheel of the engine is to be had for this Python and system (above)."; }
+	@test ! -e .venv-engine/made || $(ENGINE_RUN) -m pytest --confcutdir=tests/with_engine tests/with_engine
+
+.venv-engine/made: $(ENGINE_NEEDS)
+	@"$(PYTHON)" -c "import ensurepip, venv" 2>/dev/null || { echo "make: $(PYTHON) with its venv" \
+	  "module is not there: install Python 3.11 to 3.13, or name another (PYTHON=python3.12)." >&2; exit 1; }
+	@echo "Making .venv-engine with $(PYTHON): llama.cpp as a wheel, 200 MB"
+	@rm -rf .venv-engine/made .venv-engine/no-wheel && "$(PYTHON)" -m venv --clear .venv-engine
+	@$(ENGINE_RUN) -m pip install --quiet --disable-pip-version-check --only-binary :all: -r $(ENGINE_NEEDS) \
+	  2>.venv-engine/said || { cat .venv-engine/said >&2; ! grep -q "No matching distribution" .venv-engine/said || \
+	  touch .venv-engine/no-wheel; echo "make: the engine could not be installed: pip's message above" \
+	  "says why. Nothing else needs it: make test runs without." >&2; exit 1; }
 	@touch $@
 
 test-wheel: env ## build the wheel, install it into an environment of its own, and read its data there
@@ -110,6 +136,10 @@ size: env ## print the lines of the library by room, its largest file and what i
 bench: env ## measure the speed; the last line is one JSON object
 	$(RUN) tools/bench.py $(ARGS)
 
-clean: ## remove .venv, .venv-torch and all that running made
-	rm -rf .venv .venv-torch .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
+clean: ## remove all that running made, with the environments, unless another made these
+	@if grep -qs . .venv/lessonlib-setup.txt && ! grep -q "filled, not made" .venv/lessonlib-setup.txt; then rm -rf .venv; fi
+	@if [ -e .venv-torch/begun ] || [ -e .venv-torch/made ]; then rm -rf .venv-torch; fi
+	@if [ -e .venv-engine/begun ] || [ -e .venv-engine/made ]; then rm -rf .venv-engine; fi
+	@for it in .venv .venv-torch .venv-engine; do [ ! -e $$it ] || echo "$$it was not made here, so it stays as it is."; done
+	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
 	find . -name __pycache__ -prune -exec rm -rf {} + -o -name .ipynb_checkpoints -prune -exec rm -rf {} +

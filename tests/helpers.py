@@ -14,8 +14,10 @@ from lessonlib.facts.catalogue import load_accelerator
 from lessonlib.model.attention import GroupedQueryAttention, MultiHeadLatentAttention
 from lessonlib.model.block import Block
 from lessonlib.model.feedforward import DenseFeedForward, MixtureOfExperts
+from lessonlib.model.hybrid import SeveralMixers
 from lessonlib.model.model import Model
 from lessonlib.model.precision import Precision
+from lessonlib.model.recurrent import GatedLinearRecurrence, LightningAttention, MatrixLstm, Rwkv4
 from lessonlib.model.state import GatedDeltaNet, KimiDeltaAttention, Mamba1, Mamba2, ShortConvolution
 from lessonlib.time.accelerator import Accelerator
 from lessonlib.time.deployment import Deployment, Efficiency
@@ -227,7 +229,16 @@ def constant_state(width):
             conv_kernel=st.integers(1, 4),
         ),
         st.builds(ShortConvolution, width=st.just(width), conv_kernel=st.integers(2, 4)),
+        st.builds(LightningAttention, width=st.just(width), heads=st.just(8), head_dim=st.sampled_from([4, 128])),
+        st.builds(MatrixLstm, width=st.just(width), heads=st.just(8), key_dim=st.just(4), value_dim=st.just(128)),
+        st.builds(GatedLinearRecurrence, width=st.just(width), heads=st.just(8), inner=st.sampled_from([8, 320])),
+        st.builds(Rwkv4, width=st.just(width), inner=st.sampled_from([8, 320])),
     )
+
+
+def several(width):
+    pair = st.tuples(st.one_of(grouped_query(width), latent(width)), constant_state(width))
+    return st.builds(SeveralMixers, width=st.just(width), mixers=pair)
 
 
 def feedforward(width):
@@ -242,6 +253,7 @@ def feedforward(width):
             shared_inner=draw(st.sampled_from([0, 24])),
             gated=draw(st.booleans()),
             shared_gate=draw(st.booleans()),
+            latent=draw(st.sampled_from([None, 5])),
             expert_other_weights=draw(st.sampled_from([0, 6])),
         )
 
@@ -258,12 +270,13 @@ def feedforward(width):
 @st.composite
 def models(draw):
     width = draw(WIDTHS)
-    mixers = st.one_of(grouped_query(width), latent(width), constant_state(width))
+    mixers = st.one_of(grouped_query(width), latent(width), constant_state(width), several(width))
     blocks = [(draw(st.integers(1, 5)), Block(draw(mixers), draw(feedforward(width)), norm_weights=2 * width))]
     for _ in range(draw(st.integers(0, 3))):
         mixer, ffn = draw(st.one_of(st.none(), mixers)), draw(st.one_of(st.none(), feedforward(width)))
         if mixer is not None or ffn is not None:
-            blocks.append((draw(st.integers(1, 3)), Block(mixer, ffn, norm_weights=width)))
+            borrowed = width * draw(st.integers(0, 1))
+            blocks.append((draw(st.integers(1, 3)), Block(mixer, ffn, norm_weights=width, borrowed_weights=borrowed)))
     return Model(
         name="random",
         width=width,

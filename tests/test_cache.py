@@ -44,7 +44,7 @@ DEPLOYMENTS = st.sampled_from([1, 2]).flatmap(lambda devices: deployments(device
 
 def layers_of(deployment):
     """Every mixer of the model, one for each layer."""
-    for layers, mixer in deployment.model.mixer_kinds:
+    for layers, mixer in deployment.model.kernel_kinds:
         yield from [mixer] * layers
 
 
@@ -85,7 +85,7 @@ def moved_by_step(deployment, span, batch):
 @given(DEPLOYMENTS, st.integers(0, 20_000))
 def test_bytes_by_kind_are_those_of_its_layers(deployment, tokens):
     found = cache_by_kind(deployment, tokens)
-    kinds = deployment.model.mixer_kinds
+    kinds = deployment.model.kernel_kinds
     assert [(kind.label, kind.layers) for kind in found] == [(mixer.label, layers) for layers, mixer in kinds]
     for kind, (layers, mixer) in zip(found, kinds, strict=True):
         by_hand = 0.0

@@ -44,24 +44,29 @@ from lessonlib.measured.published import points
 from lessonlib.measured.timing.cpu import recorded_cpu
 from lessonlib.measured.timing.decoder import NumpyDecoder, toy_model
 from lessonlib.measured.timing.server_client import Limits
-from lessonlib.model.attention import ChunkedAttention, GroupedQueryAttention, MultiHeadLatentAttention
+from lessonlib.model.attention import (
+    ChunkedAttention,
+    GroupedQueryAttention,
+    MultiHeadLatentAttention,
+    SharedCacheAttention,
+)
+from lessonlib.model.compressed import CompressedAttention, Entries, EntryIndexer
 from lessonlib.model.draft import DraftHead
 from lessonlib.model.feedforward import DenseFeedForward, MixtureOfExperts
 from lessonlib.model.hybrid import DifferentialAttention, SeveralMixers, SharedBlockAttention
 from lessonlib.model.precision import Precision
-from lessonlib.model.sparse import Indexer, SparseLatentAttention
+from lessonlib.model.recurrent import GatedLinearRecurrence, LightningAttention, MatrixLstm, Rwkv4
+from lessonlib.model.sparse import BlockIndexer, BlockSparseAttention, Indexer, SparseLatentAttention
 from lessonlib.model.state import (
     ConstantState,
+    Convolutions,
     GatedDeltaNet,
-    GatedLinearRecurrence,
     KimiDeltaAttention,
-    LightningAttention,
     Mamba1,
     Mamba2,
-    MatrixLstm,
-    Rwkv4,
     ShortConvolution,
 )
+from lessonlib.policy.full_server import steady_state
 from lessonlib.policy.levers import batch_to_limit
 from lessonlib.policy.serving.traffic import Traffic
 from lessonlib.request.cost import request_cost
@@ -93,13 +98,21 @@ EXAMPLES: dict[type, Any] = {  # of what rules ask for, and of what has rules
         NumpyDecoder(toy_model(1, 4, 2, 4, 4), 4),
         request_cost(server(), Request(5, 5)),
         new_figure("a figure")[0],
+        steady_state(server(), Request(5, 5)),
         LengthQuantiles((0.5, 1), (10, 20)),
         GroupedQueryAttention(width=8, heads=4, kv_heads=2, head_dim=2),
         MultiHeadLatentAttention(width=8, heads=4, kv_rank=4, nope_dim=2, rope_dim=2, value_dim=2),
         ChunkedAttention(width=8, heads=4, kv_heads=2, head_dim=2, chunk=4),
         Indexer(width=8, heads=4, key_dim=2, query_rank=4),
         SparseLatentAttention(width=8, heads=4, kv_rank=4, nope_dim=2, rope_dim=2, value_dim=2, top_k=3),
+        SharedCacheAttention(width=8, heads=4, kv_heads=2, head_dim=2),
+        BlockIndexer(width=8, heads=4, key_dim=2, query_rank=4),
+        BlockSparseAttention(width=8, heads=4, kv_heads=2, head_dim=2, top_k=3, block=4, index_heads=2, index_dim=2),
+        Entries(width=8, heads=4, entry_dim=8, rate=4, series=1),
+        EntryIndexer(width=8, heads=4, entry_dim=8, rate=4, series=2, query_rank=4),
+        CompressedAttention(width=8, heads=4, head_dim=2, query_rank=4, groups=2, group_rank=2, window=8),
         ConstantState(width=8, conv_kernel=2),
+        Convolutions(width=8, conv_kernel=2, channels=4),
         GatedDeltaNet(width=8, key_heads=2, value_heads=2, key_dim=2, value_dim=2, conv_kernel=2),
         KimiDeltaAttention(width=8, heads=4, head_dim=2, conv_kernel=2),
         Mamba2(width=8, heads=4, head_dim=2, groups=2, state_size=2, conv_kernel=2),
@@ -187,7 +200,7 @@ POOL = (
     *(*ALONE, *NOT_NUMBERS, [], (), [2, 0.5, 7], np.array([[1.0, 2.0]]), np.array(1.0)),
     *([value] for value in (*NUMBERS, *WORDS, *EXAMPLES.values())),
     *([value, value, object()] for value in ALONE[:3]),
-    *({"bf16": value} for value in (*NUMBERS, (16, 2))),
+    *({"bf16": value} for value in (*NUMBERS, (16, 2), *EXAMPLES.values())),
     {5: 1},
     "independent",
 )

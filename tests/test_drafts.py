@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 from helpers import deepseek_v3, device, gqa_model, h100, llama, qwen3_next, refuses, server
 
+from lessonlib.facts.catalogue import load_model
 from lessonlib.model.draft import FREE_DRAFTS, DraftHead
+from lessonlib.model.model import Model
 from lessonlib.request.cost import request_cost
 from lessonlib.request.request import Request, fits
 from lessonlib.time.deployment import Efficiency, Speculation
@@ -46,6 +48,18 @@ def test_the_mtp_head_of_deepseek_v3_is_one_more_block_and_a_projection():
     active = block.mixer.matmul_weights + block.feedforward.matmul_weights + 2 * w * w
     sizes = deployment.draft_sizes
     assert sizes.token_flops + sizes.expert_flops == 2 * active and sizes.logit_flops == 2 * model.head_weights
+
+
+def test_the_mtp_head_of_a_model_whose_layers_are_of_one_part_has_one_of_each():
+    """Nemotron 3: mtp_layers_block_type is attention and moe."""
+    nano = load_model("nemotron-3-nano-30b-a3b")
+    (_, attention), (_, experts) = DraftHead.mtp(nano).body.blocks
+    assert attention.mixer.cache_elements and attention.feedforward is None
+    assert experts.mixer is None and experts.feedforward.experts == 128
+    mamba = Model.from_config({"model_type": "mamba2"})
+    assert DraftHead.mtp(mamba).body.blocks == ((1, mamba.blocks[-1][1]),)
+    ((_, block),) = DraftHead.mtp(Model.from_config({"model_type": "zamba2"})).body.blocks
+    assert block.borrowed_weights == 0
 
 
 def test_the_mtp_head_takes_the_kind_of_the_last_block():

@@ -107,6 +107,15 @@ def test_what_is_no_number_and_has_no_words_is_shown_by_its_type():
     assert quoted(PathOfBytes()) == "'absent.csv'" and "NoPath" in quoted(NoPath())
 
 
+@pytest.mark.parametrize("kind", [np.int16, np.int32, np.float32, np.float64])
+def test_sizes_of_small_integers_do_not_wrap(kind):
+    """4,096 squared is 0 in 16 bits."""
+    sizes = {"width": 4096, "inner": 14336, "heads": 32, "kv_heads": 8, "head_dim": 128, "vocabulary": 32_000}
+    given = {name: kind(size) for name, size in sizes.items()}
+    assert DraftHead.eagle3(**given) == DraftHead.eagle3(**sizes)
+    refuses(lambda: DraftHead.eagle3(**sizes | {"heads": True}), "eagle3", "heads")
+
+
 def test_a_batch_is_counted_as_far_as_floats_count():
     """Beyond, one more is the same number, and a search by ones would not end."""
     endless = server(gqa_model(), device(memory=1e300, bandwidth=1e308))

@@ -13,15 +13,8 @@ from lessonlib.model.feedforward import DenseFeedForward, MixtureOfExperts
 from lessonlib.model.hybrid import DifferentialAttention, SeveralMixers, SharedBlockAttention
 from lessonlib.model.model import Model
 from lessonlib.model.precision import Precision
-from lessonlib.model.state import (
-    GatedLinearRecurrence,
-    KimiDeltaAttention,
-    LightningAttention,
-    Mamba1,
-    Mamba2,
-    MatrixLstm,
-    Rwkv4,
-)
+from lessonlib.model.recurrent import GatedLinearRecurrence, LightningAttention, MatrixLstm, Rwkv4
+from lessonlib.model.state import KimiDeltaAttention, Mamba1, Mamba2
 from lessonlib.time.roofline import pass_cost
 from lessonlib.work.layouts import collectives, other_devices
 
@@ -200,7 +193,10 @@ def shared(positions, blocks, rank=2):
     adapter = rank * (64 + 2 * 96)
     ffn = DenseFeedForward(width=64, inner=96, extra_matrix_weights=adapter)
     common = attention.matmul_weights - attention.own_weights + 3 * 64 * 96 + 3 * 64
-    parts = ((blocks, Block(mixer, ffn, 4 * 64)), (positions - blocks, Block(mixer, ffn, 4 * 64, common)))
+    parts = (
+        (blocks, Block(mixer, ffn, 4 * 64)),
+        (positions - blocks, Block(mixer, ffn, 4 * 64, borrowed_weights=common)),
+    )
     return Model(name="shared", width=64, vocabulary=100, blocks=parts, other_weights=64), common
 
 
@@ -224,8 +220,8 @@ def test_a_shared_block_is_stored_once_and_read_wherever_it_is_used():
 
 
 def test_no_block_borrows_more_than_it_has():
-    refuses(lambda: Block(MAMBA, None, 64, MAMBA.parameters + 65), "borrowed_weights")
-    assert Block(MAMBA, None, 64, MAMBA.parameters + 64).parameters == 0
+    refuses(lambda: Block(MAMBA, None, 64, borrowed_weights=MAMBA.parameters + 65), "borrowed_weights")
+    assert Block(MAMBA, None, 64, borrowed_weights=MAMBA.parameters + 64).parameters == 0
 
 
 # --- experts that work in a latent ---

@@ -466,6 +466,11 @@ def test_what_stands_beside_mixers_is_met_and_stored_as_it_says():
     one, other = (pass_cost(server(each), 1).linear for each in (model, plain))
     assert one.flops - other.flops == 2 * (2 * (7 + 3) + 11)
     assert one.weights - other.weights == (2 * 7 + 11) * 2  # a table is looked up, never streamed
+    idle = replace(plain, idle_weights=17)
+    assert idle.parameters - 17 == idle.active_parameters == plain.parameters == sum(idle.weights_by_part.values()) - 17
+    of_idle, of_plain = server(idle), server(plain)
+    assert pass_cost(of_idle, 5, 30).seconds == pass_cost(of_plain, 5, 30).seconds
+    assert of_idle.sizes.resident_bytes - of_plain.sizes.resident_bytes == 17 * 2
 
 
 def test_a_layer_in_a_loop_is_stored_once_and_met_cached_and_streamed_each_time():

@@ -12,6 +12,7 @@ from lessonlib.measured.own_runs import TimedRun, efficiency_from_runs
 from lessonlib.model.precision import Precision
 from lessonlib.request.cost import request_cost
 from lessonlib.request.request import Request
+from lessonlib.time.accelerator import Accelerator
 from lessonlib.time.deployment import Deployment, Efficiency, Speculation
 from lessonlib.time.roofline import pass_cost
 
@@ -31,12 +32,13 @@ def prompt(deployment, new=4096, efficiency=TRUE):
 
 
 def same(found, true):
-    numbers = [(getattr(e, name)) for name in ("mfu", "mbu", "overhead") for e in (found, true)]
+    numbers = [(getattr(e, name)) for name in NUMBERS for e in (found, true)]
     assert numbers[::2] == pytest.approx(numbers[1::2], rel=1e-6, abs=1e-9) and not found.overlap
     return True
 
 
 fractions = st.floats(0.05, 1.0)
+NUMBERS = ("mfu", "mbu", "overhead")
 
 
 @settings(max_examples=60, deadline=None)
@@ -54,6 +56,35 @@ def test_exact_timings_give_back_what_made_them(mfu, mbu, overhead, cached, batc
     same(efficiency_from_runs(first, second, prompt(SERVER, new, true)), true)
     told = replace(SERVER, efficiency=Efficiency(mfu=mfu))  # the peak fraction is known from elsewhere
     same(efficiency_from_runs(replace(first, deployment=told), replace(second, deployment=told)), true)
+
+
+CPU = Accelerator(name="a CPU", memory=32e9, bandwidth=3e10, peaks={"fp16": 1e11})
+SMALL = load_model("qwen2.5-0.5b")
+ON_CPU = Deployment(SMALL, CPU, Precision("fp16"))
+ON_CPU_CUT = replace(ON_CPU, model=replace(SMALL, blocks=((8, SMALL.blocks[0][1]),)))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    mfu=st.floats(0.35, 1.0), mbu=fractions, overhead=st.floats(0, 0.01), told=st.booleans(), new=st.integers(256, 4096)
+)
+def test_where_compute_and_memory_overlap_the_longer_of_each_roof_counts(mfu, mbu, overhead, told, new):
+    """At a ridge of 3 FLOP/byte a step computes nearly as long as it reads: the sum would be twice too long."""
+    true = Efficiency(mfu, mbu, overhead)
+    first, second, long = step(ON_CPU, 32, 1, true), step(ON_CPU_CUT, 32, 1, true), prompt(ON_CPU, new, true)
+    found = efficiency_from_runs(first, second, long, overlap=True)
+    assert found.overlap and [getattr(found, name) for name in NUMBERS] == pytest.approx(
+        [mfu, mbu, overhead], rel=1e-6, abs=1e-9
+    )
+    if told:
+        first = replace(first, deployment=replace(ON_CPU, efficiency=Efficiency(mfu=mfu)))
+        assert efficiency_from_runs(first, second, overlap=True).mbu == pytest.approx(mbu, rel=1e-6)
+
+
+def test_a_cpus_step_that_overlaps_is_refused_as_a_sum():
+    true = Efficiency(0.4, 0.8, 1e-3)
+    runs = step(ON_CPU, 32, 1, true), step(ON_CPU_CUT, 32, 1, true), prompt(ON_CPU, 512, true)
+    refuses(lambda: efficiency_from_runs(*runs), "efficiency_from_runs", "times the datasheet's", "bandwidth")
 
 
 def test_whole_answers_give_it_back_too():

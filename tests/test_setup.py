@@ -360,7 +360,23 @@ def test_a_missing_python_for_pytorch_is_named():
     assert run.stdout == ""
 
 
+@pytest.mark.parametrize(
+    ("stamp", "goes"), [(None, False), ("x\n" + setup_env.FILLED, False), ("x\n", True), (setup_env.UNFINISHED, True)]
+)
+def test_clean_removes_the_environments_that_were_made_here(stamp, goes, tmp_path):
+    for name, mark in ((".venv", setup_env.STAMP), (".venv-torch", "begun")):
+        (tmp_path / name).mkdir()
+        if stamp is not None:
+            (tmp_path / name / mark).write_text(stamp, encoding="utf-8")
+    run = make("-f", ROOT / "Makefile", "-C", tmp_path, "clean")
+    assert run.returncode == 0 and (tmp_path / ".venv").exists() == (not goes)
+    assert (".venv was not made here, so it stays" in run.stdout) == (not goes)
+    assert (tmp_path / ".venv-torch").exists() == (stamp is None)
+
+
 def test_ci_runs_the_command_of_the_readme():
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
-    assert script.splitlines()[-5:] == [f"make test{more}" for more in ("", "-slow", "-torch", "-wheel", "-browser")]
+    assert script.splitlines()[-6:] == [
+        f"make test{more}" for more in ("", "-slow", "-torch", "-wheel", "-browser", "-engine")
+    ]
     assert "\nmake test " in (ROOT / "README.md").read_text(encoding="utf-8")

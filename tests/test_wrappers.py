@@ -93,7 +93,7 @@ def test_each_level_must_be_meant():
         ({"architectures": ["SeerForSequenceClassification"]}, "another head"),
         ({"architectures": ["SeerModel"]}, "no LM head"), ({"is_encoder_decoder": True}, "encoder"),
         ({"model_type": "whisper"}, "encoder"), ({"text_config": LLAMA | {"model_type": "bart"}}, "encoder"),
-        ({"text_config": LLAMA | {"model_type": "mllama_text_model"}}, "attends across"),
+        ({"text_config": LLAMA | {"model_type": "longcat_flash"}}, "compute nothing"),
         ({"text_config": LLAMA | {"model_type": "clip_text_model"}}, "not an architecture"),
         ({"text_config": {"hidden_size": 4096}}, "'seer_text'"), ({"draft_vocab_size": 32_000}, "draft"),
         ({"text_config": LLAMA | {"draft_vocab_size": 32_000}}, "draft"),

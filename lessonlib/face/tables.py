@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 
+from lessonlib.base.checks import Rule, checked, items
 from lessonlib.base.text import markdown_table
 
 
+@checked(rows=items(items(Rule("a text, or what becomes one", lambda cell: cell))))
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Display a table: the first column to the left, the others to the right. Cells are text, or become it by str().
 

@@ -16,6 +16,17 @@ from lessonlib.measured.published import (
 )
 from lessonlib.measured.timing.cpu import BUSY, busy_warning, recorded_cpu, time_cpu
 from lessonlib.measured.timing.decoder import NumpyDecoder, toy_model
+from lessonlib.measured.timing.engine import (
+    EngineMissingError,
+    beside_floor,
+    calibrations,
+    engine_said,
+    foretold,
+    foretold_table,
+    recorded_engine,
+    time_engine,
+    token_costs,
+)
 from lessonlib.measured.timing.gpu import GpuUnavailableError, time_gpu
 from lessonlib.measured.timing.predictions import predictions, this_machine, timing_report
 from lessonlib.measured.timing.record import read_records

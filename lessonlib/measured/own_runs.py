@@ -3,7 +3,8 @@
     seconds = compute / mfu + memory / mbu + communication + passes x overhead
 
 is linear in 1 / mfu, 1 / mbu and the overhead. Two decode runs that read different bytes a step give bandwidth and
-overhead, a prefill the fraction of peak. One's own server, timed once, predicts better than any table of others.
+overhead, a prefill the fraction of peak. One's own server, timed once, predicts better than any table of others. Where
+compute and memory overlap, each roof counts with the longer of its two, and the sum is linear once it is known which.
 """
 
 from dataclasses import dataclass, replace
@@ -12,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from lessonlib.base.checks import Checked, a, checked, count, optional, rate, wrong
+from lessonlib.base.checks import Checked, a, checked, count, flag, optional, rate, wrong
 from lessonlib.base.errors import MOST_TOKENS, InvalidInputError
 from lessonlib.request.cost import decode_passes, prefill_passes
 from lessonlib.time.deployment import PLAIN, Deployment, Efficiency
@@ -20,16 +21,38 @@ from lessonlib.time.roofline import Phase
 
 LEAST_DIFFERENCE = 1e-3  # of the bytes that two runs read in a step: of less, a stopwatch makes anything
 MOST_ALIKE = 1e6  # the condition number of the equations, above which rounding decides
+BINDING = ("compute", "memory")
+TRIES = 20  # of finding out which of the two binds each roof
 ROUNDING = 1e-9  # relative, by which exact timings may seem faster than the datasheet
+
+TOO_ALIKE = (
+    "the runs ask too alike a mixture of compute and bytes to be told apart; time decode of small batches at two "
+    "contexts, and a prefill of a long prompt."
+)
 
 
 class _Seconds(NamedTuple):
-    """Of a run at the full peak and bandwidth; `passes` is a number."""
+    """Of a run at the full peak and bandwidth, of each of its roofs; `passes` is a number."""
 
-    compute: float
-    memory: float
+    computes: Any
+    memories: Any
     communication: float
     passes: float
+
+    @property
+    def compute(self) -> float:
+        return float(self.computes.sum())
+
+    @property
+    def memory(self) -> float:
+        return float(self.memories.sum())
+
+    def row(self, inverse_mfu: float, slower: float, overlap: bool) -> tuple[float, float, float]:
+        """The factors of 1 / mfu, 1 / mbu and the overhead; with `overlap` those of what binds each roof by then."""
+        if not overlap:
+            return self.compute, self.memory, self.passes
+        computes = self.computes * inverse_mfu > self.memories * slower
+        return float(self.computes[computes].sum()), float(self.memories[~computes].sum()), self.passes
 
 
 @dataclass(frozen=True)
@@ -61,7 +84,7 @@ class TimedRun(Checked):
 
     @cached_property
     def at_full_rates(self) -> _Seconds:
-        """The seconds of its roofs, added up, and how many passes it has."""
+        """The seconds of its roofs, and how many passes it has."""
         given = self.deployment.efficiency
         floor = replace(self.deployment, efficiency=replace(given, mfu=1.0, mbu=1.0, overhead=0.0))
         cached, batch = float(self.cached), float(self.batch)
@@ -70,59 +93,65 @@ class TimedRun(Checked):
         else:
             done = Phase(floor, decode_passes(floor, cached, self.steps + 1.0, batch))
         roofs = done.roofs.values()
-        compute, memory = (sum(getattr(roof, f"{name}_seconds") for roof in roofs) for name in ("compute", "memory"))
-        return _Seconds(float(compute), float(memory), float(done.communication), float(done.passes))
+        compute, memory = (np.array([getattr(roof, f"{name}_seconds") for roof in roofs]) for name in BINDING)
+        return _Seconds(compute, memory, float(done.communication), float(done.passes))
 
 
 RUN = a(TimedRun, "TimedRun(deployment, seconds=1.2, cached=1024, steps=127)")
 
 
-@checked(first=RUN, second=RUN, prefill=optional(RUN))
-def efficiency_from_runs(first: TimedRun, second: TimedRun, prefill: TimedRun | None = None) -> Efficiency:
+@checked(first=RUN, second=RUN, prefill=optional(RUN), overlap=flag())
+def efficiency_from_runs(
+    first: TimedRun, second: TimedRun, prefill: TimedRun | None = None, overlap: bool = False
+) -> Efficiency:
     """The Efficiency of one's own server or GPU, from two timings of decode and one of a prefill, for predictions.
 
     The decode runs differ in what a step reads: by batch, context or the bytes of the weights. It reproduces all given
-    timings with compute and memory time added up (`overlap=False`). Without a prefill `mfu` is that of the first run's
-    deployment, 1 unless told. Raises InvalidInputError for runs that contradict each other or the datasheet: equal
-    reads, more read in less time, or faster than peak or bandwidth.
+    timings with compute and memory time added up or, with `overlap`, with the longer of the two: so for a CPU, whose
+    ridge is a few FLOP/byte, where a step computes nearly as long as it reads. Without a prefill `mfu` is that of the
+    first run's deployment, 1 unless told. Raises InvalidInputError for runs that contradict each other or the
+    datasheet: equal reads, more read in less time, or faster than peak or bandwidth.
     """
     runs = [first, second] if prefill is None else [first, second, prefill]
     for name, run in zip(("first", "second", "prefill"), runs, strict=False):
         _require_kind(name, run, first)
-    reads = [run.at_full_rates.memory / run.at_full_rates.passes for run in (first, second)]
+    full = [run.at_full_rates for run in runs]
+    reads = [of.memory / of.passes for of in full[:2]]
     if abs(reads[0] - reads[1]) <= LEAST_DIFFERENCE * max(reads):
         raise InvalidInputError(
             f"efficiency_from_runs: a step of the first run and one of the second read the same, {reads[0]:.6g} and "
             f"{reads[1]:.6g} s at the full bandwidth; time two that differ more, by batch, context or bytes."
         )
-    rest = [run.seconds - run.at_full_rates.communication for run in runs]
-    table = np.array([(r.compute, r.memory, r.passes) for r in (run.at_full_rates for run in runs)])
-    if prefill is None:
-        told = first.deployment.efficiency.mfu
-        slower, overhead = _solved(table[:, 1:], np.array(rest) - table[:, 0] / told)
-        inverse_mfu = 1 / told
+    if prefill is not None and full[2].compute <= full[2].memory:
+        raise wrong("efficiency_from_runs", "prefill", prefill.new, "a prompt so long that its compute outweighs")
+    rest = np.array([run.seconds - of.communication for run, of in zip(runs, full, strict=True)])
+    inverse_mfu, slower, overhead = 1 / first.deployment.efficiency.mfu, 1.0, 0.0
+    table = None
+    for _ in range(TRIES):
+        before, table = table, np.array([of.row(inverse_mfu, slower, overlap) for of in full])
+        if before is not None and np.array_equal(before, table):
+            break
+        if prefill is None:
+            slower, overhead = _solved(table[:, 1:], rest - table[:, 0] * inverse_mfu)
+        else:
+            inverse_mfu, slower, overhead = _solved(table, rest)
     else:
-        if table[2, 0] <= table[2, 1]:
-            raise wrong("efficiency_from_runs", "prefill", prefill.new, "a prompt so long that its compute outweighs")
-        inverse_mfu, slower, overhead = _solved(table, np.array(rest))
-    least = min(run.seconds / run.at_full_rates.passes for run in runs)
+        raise InvalidInputError(f"efficiency_from_runs: {TOO_ALIKE}")
+    least = min(run.seconds / of.passes for run, of in zip(runs, full, strict=True))
     return replace(
         first.deployment.efficiency,
         mfu=_fraction(inverse_mfu, "peak"),
         mbu=_fraction(slower, "bandwidth"),
         overhead=_overhead(0.0 if abs(overhead) <= ROUNDING * least else overhead),
-        overlap=False,
+        overlap=overlap,
     )
 
 
 def _solved(table: Any, seconds: Any) -> Any:
     """1 / mfu where a prefill tells it, 1 / mbu and the overhead; InvalidInputError where the runs do not tell them."""
     scale = np.max(table, axis=0)
-    if np.linalg.cond(table / scale) > MOST_ALIKE:
-        raise InvalidInputError(
-            "efficiency_from_runs: the runs ask too alike a mixture of compute and bytes to be told apart; time decode "
-            "of small batches at two contexts, and a prefill of a long prompt."
-        )
+    if not np.all(scale) or np.linalg.cond(table / scale) > MOST_ALIKE:
+        raise InvalidInputError(f"efficiency_from_runs: {TOO_ALIKE}")
     return np.linalg.solve(table / scale, seconds) / scale
 
 

@@ -15,16 +15,6 @@ from lessonlib.model.hybrid import DifferentialAttention, SeveralMixers, SharedB
 from lessonlib.model.model import Model
 from lessonlib.model.part import Part
 from lessonlib.model.precision import Precision
+from lessonlib.model.recurrent import GatedLinearRecurrence, LightningAttention, MatrixLstm, Rwkv4
 from lessonlib.model.sparse import BlockSparseAttention, Indexer, SparseLatentAttention
-from lessonlib.model.state import (
-    ConstantState,
-    GatedDeltaNet,
-    GatedLinearRecurrence,
-    KimiDeltaAttention,
-    LightningAttention,
-    Mamba1,
-    Mamba2,
-    MatrixLstm,
-    Rwkv4,
-    ShortConvolution,
-)
+from lessonlib.model.state import ConstantState, GatedDeltaNet, KimiDeltaAttention, Mamba1, Mamba2, ShortConvolution

@@ -8,10 +8,10 @@ A draft head reads the hidden states of its target instead of the whole text, so
              and a small LM head of its own; the embedding is the target's. Source: Li et al., arXiv 2503.01840
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
-from lessonlib.base.checks import Checked, a, count, flag
+from lessonlib.base.checks import Checked, a, checked, count, flag
 from lessonlib.model.attention import GroupedQueryAttention
 from lessonlib.model.block import Block
 from lessonlib.model.config.drafts import eagle3_sizes
@@ -53,14 +53,23 @@ class DraftHead(Checked):
 
     @classmethod
     def mtp(cls, target: Model) -> Self:
-        """The multi-token-prediction head of `target`, as DeepSeek-V3 has one; more drafts a round use it again."""
+        """The multi-token-prediction head of `target`, as DeepSeek-V3 has one; more drafts a round use it again.
+
+        It has a block like the target's last one; where that is a mixer or a feed-forward alone, one of each (as in
+        Nemotron 3).
+        """
         target = a(Model, "load_model('deepseek-v3')")("DraftHead.mtp", "target", target)
-        _, block = target.blocks[-1]
+        found = [replace(block, borrowed_weights=0) for _, block in target.blocks]
+        if len(found[-1].parts) == 1:
+            alone = [block for block in found if block.feedforward is None], [b for b in found if b.mixer is None]
+            found = [some[-1] for some in alone if some]
+        else:
+            found = found[-1:]
         body = Model(
             name=f"MTP head of {target.name}",
             width=target.width,
             vocabulary=target.vocabulary,
-            blocks=((1, block),),
+            blocks=tuple((1, block) for block in found),
             tied_embeddings=True,
             max_positions=target.max_positions,
             other_weights=3 * target.width,  # norms of the token, of the hidden state, and before the head
@@ -78,6 +87,7 @@ class DraftHead(Checked):
         return cls.eagle3(**sizes, name=name)
 
     @classmethod
+    @checked(**dict.fromkeys(("width", "inner", "heads", "kv_heads", "head_dim", "vocabulary"), count()))
     def eagle3(
         cls,
         width: int,

@@ -161,11 +161,12 @@ class Model(Checked, Stack, FromConfig):
     """A decoder-only transformer or hybrid, `blocks` = ((count, Block), ...) in any order.
 
     `position_weights` is a table of learned positions, `layer_tables` those of inputs to each layer (looked up, never
-    streamed); `matrices` are matrix weights beside the blocks that each token meets, `other_weights` the final norm and
-    the like; `head_bias` a bias on the logits. `max_positions` None means no limit is stated. Of a config that was
-    read, `defaults_used` names the keys that it lacks, taken from its family's class; `keys_not_read` those that were
-    neither read nor known to change nothing; `left_out` says what is not counted: towers, and layers that draft;
-    `stored`, how its file is quantised ("" if it is not), which `Precision.from_config` gives.
+    streamed); `matrices` are matrix weights beside the blocks that each token meets, `idle_weights` those that no token
+    of text meets, such as layers for images alone; `other_weights` the final norm and the like; `head_bias` a bias on
+    the logits. `max_positions` None means no limit is stated. Of a config that was read, `defaults_used` names the keys
+    that it lacks, taken from its family's class; `keys_not_read` those that were neither read nor known to be harmless;
+    `left_out` says what is not counted: towers, and layers that draft; `stored`, how its file is quantised ("" if it is
+    not), which `Precision.from_config` gives.
     """
 
     name: str
@@ -177,6 +178,7 @@ class Model(Checked, Stack, FromConfig):
     position_weights: int = 0
     layer_tables: int = 0
     matrices: int = 0
+    idle_weights: int = 0
     other_weights: int = 0
     head_bias: int = 0
     family: str = ""
@@ -195,7 +197,9 @@ class Model(Checked, Stack, FromConfig):
         "blocks": items(Rule("(number of layers, Block)", _layers), least=1),
         "tied_embeddings": flag(),
         "max_positions": optional(count()),
-        **dict.fromkeys(("position_weights", "layer_tables", "matrices", "other_weights", "head_bias"), count(0)),
+        **dict.fromkeys(
+            ("position_weights", "layer_tables", "matrices", "idle_weights", "other_weights", "head_bias"), count(0)
+        ),
     }
 
     @property
@@ -238,7 +242,7 @@ class Model(Checked, Stack, FromConfig):
         """Exact number of parameters; tied tables count once, multi-token-prediction modules do not."""
         blocks = sum(count * block.parameters for count, block in self.blocks)
         tables = self.looked_up_weights + self.head_weights + self.head_bias
-        return blocks + tables + self.matrices + self.other_weights
+        return blocks + tables + self.matrices + self.idle_weights + self.other_weights
 
     @cached_property
     def active_parameters(self) -> int:
@@ -247,7 +251,7 @@ class Model(Checked, Stack, FromConfig):
             layers * (ffn.experts - ffn.experts_per_token) * (ffn.expert_weights + ffn.expert_other_weights)
             for layers, ffn in self.expert_kinds
         )
-        return self.parameters - sum(idle)
+        return self.parameters - self.idle_weights - sum(idle)
 
     @property
     def active_parameters_without_embedding(self) -> int:
@@ -263,7 +267,7 @@ class Model(Checked, Stack, FromConfig):
         """
         dense, experts, other = self.block_weights()
         return {
-            "blocks": dense + self.matrices,
+            "blocks": dense + self.matrices + self.idle_weights,
             "experts": experts,
             "other": other + self.other_weights + self.head_bias,
             "head": self.head_weights,

@@ -86,7 +86,7 @@ def sizes_of(model: Model, precision: Precision, devices: int = 1, layout: str =
     other = weights["other"] - expert_biases - model.head_bias + routers
     block_bytes = share.replicas * ((weights["blocks"] + stored_copies) * of("blocks") + other * of("other"))
     again = [more - once for more, once in zip(model.block_weights(streamed=True), model.block_weights(), strict=True)]
-    streamed_again = (again[0] + copied - stored_copies) * of("blocks") + again[2] * of("other")
+    streamed_again = (again[0] + copied - stored_copies - model.idle_weights) * of("blocks") + again[2] * of("other")
     head_bytes = share.replicas * (weights["head"] * of("head") + model.head_bias * of("other"))
     embedding_bytes = share.replicas * weights["embedding"] * of("embedding")
     experts, expert_weights, resident_experts = [], 0, 0.0

@@ -6,6 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from lessonlib.base.checks import a, checked
 from lessonlib.base.errors import InvalidInputError, UnknownNameError, is_number, shown
 from lessonlib.base.text import plain_markdown
 from lessonlib.face.exercises.exercises import Exercise, NumberExercise
@@ -96,6 +97,7 @@ def solution(key: str) -> None:
     _say(words)
 
 
+@checked(notebook=a(str, "'02'"))
 def standing(notebook: str = "") -> None:
     """Say where one stands: in a notebook, by its number such as "02", or in all of them."""
     numbers = sorted({exercise.notebook for exercise in all_exercises().values()})

@@ -96,7 +96,7 @@ class Progress:
             entries = read_progress(self.path) if self.path.exists() else {}
             change(entries.setdefault(key, {**NOTHING, "slips": []}))
             text = json.dumps({"schema": SCHEMA, "exercises": entries}, indent=1) + "\n"
-            write_together({self.path: text.encode()})
+            write_together({self.path: text.encode()}, replace=True)
 
     def in_words(self, number: str, keys: list[str]) -> str:
         """Where one stands in a notebook: "02: 6 of 9 right, two with hints." and what is left."""

@@ -6,6 +6,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from lessonlib.base.checks import a, checked, named
 from lessonlib.base.units import format_percent, format_seconds
 from lessonlib.face.figures.labels import GROUND, along, label
 from lessonlib.face.figures.style import house_style, new_figure, plain_numbers
@@ -24,6 +25,7 @@ from lessonlib.request.cost import RequestCost
 
 
 @house_style()
+@checked(costs=named(a(RequestCost), "{'chat': request_cost(...)}"))
 def request_bars(costs: Mapping[str, RequestCost], title: str) -> Figure:
     """What one user waits for each request, as bars on one linear axis: prefill, then decode. `costs`: label to cost.
 
@@ -110,6 +112,7 @@ def share_axes(axes: Axes, names: Mapping[str, str], height: float, gap: float =
 
 
 @house_style()
+@checked(states=named(a(SteadyState), "{'chat': steady_state(...)}"))
 def time_shares(states: Mapping[str, SteadyState], title: str) -> Figure:
     """Shares of the GPU clock, a bar for each state: prefill, decode's linear layers, decode's attention.
 

@@ -55,9 +55,7 @@ class JsonValues:
         """A block at a time by the C scanner; what it cannot take so, or may hold a name twice, line by line."""
         scan: Any = DECODER.scan_once  # type: ignore[attr-defined]
         while block := list(islice(lines, FEW)):
-            text = "".join(block)
-            simple = bool(self.watch) and not any(text.count(key) > len(block) for key in self.watch)
-            simple = simple and all(max(map(methodcaller("count", key), block)) < 2 for key in self.watch[:2])
+            simple = bool(self.watch) and all(max(map(methodcaller("count", key), block)) < 2 for key in self.watch)
             try:
                 pairs = [scan(line, 0) for line in block] if simple else []
                 rests = {line[end:] for line, (_, end) in zip(block, pairs, strict=True)} if simple else {"?"}

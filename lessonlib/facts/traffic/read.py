@@ -58,7 +58,9 @@ def read_log(
         for kind, place in columns.places.items():
             numbers, faults = counts(block.pick(place), kind in ("prompt", "output"))
             wrong = {row: f", column {shown(titles[place])}{what}" for row, what in faults.items()} | wrong
-            found.setdefault(kind, [np.full(count, MISSING)]).append(numbers)
+            if kind not in found:
+                found[kind] = [np.full(count, MISSING)]
+            found[kind].append(numbers)
             if first:
                 _refuse_characters(rows, kind, numbers, block)
         if not columns.places.keys() & {"cached", "written", "thought"}:

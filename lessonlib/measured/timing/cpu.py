@@ -49,10 +49,16 @@ def time_cpu(quick: bool = False, progress: bool = True) -> Record:
 
     `quick`: a toy size, for tests, in about a second. `progress`: a bar of the stages done. Raises TimingFailedError.
     """
+    command = [sys.executable, "-m", "lessonlib.measured.timing", "cpu", *(["--quick"] if quick else [])]
+    return timed_apart(command, "time_cpu", "timing this CPU", STAGES, progress)
+
+
+def timed_apart(command: list[str], owner: str, title: str, stages: int, progress: bool) -> Record:
+    """The Record that a command prints as its last line, in an interpreter with one BLAS thread; a bar of its lines."""
     from tqdm.auto import tqdm
 
-    command = [sys.executable, "-m", "lessonlib.measured.timing", "cpu", *(["--quick"] if quick else [])]
-    environment, last = os.environ | dict.fromkeys(THREADS, "1"), ""
+    found = os.pathsep.join(filter(None, [str(DATA.parent), os.environ.get("PYTHONPATH")]))
+    environment, last = os.environ | dict.fromkeys(THREADS, "1") | {"PYTHONPATH": found}, ""
     with tempfile.TemporaryFile() as errors:  # a file takes any number of warnings; a pipe that nobody reads blocks
         options: dict[str, Any] = {
             "stdout": subprocess.PIPE,
@@ -61,12 +67,12 @@ def time_cpu(quick: bool = False, progress: bool = True) -> Record:
             "errors": "replace",
         }
         with subprocess.Popen(command, env=environment, **options) as process:
-            for line in tqdm(process.stdout, "timing this CPU", STAGES, leave=False, disable=not progress):
+            for line in tqdm(process.stdout, title, stages, leave=False, disable=not progress):
                 last = line
         errors.seek(0)
         words = " ".join(errors.read().decode(errors="replace")[-400:].split())
     if process.returncode != 0 or not last.startswith("{"):
-        raise TimingFailedError(f"time_cpu: the timing ended with code {process.returncode}: {words}")
+        raise TimingFailedError(f"{owner}: the timing ended with code {process.returncode}: {words}")
     return record_from(json.loads(last), "of this machine")
 
 
@@ -89,6 +95,14 @@ def busy_warning(record: Record) -> str:
 # ---- what runs in the interpreter of its own
 
 
+def this_device() -> dict[str, Any]:
+    """The machine without its name: what it is, its cores, and its memory in bytes where the system says it."""
+    device: dict[str, Any] = {"machine": platform.machine(), "system": platform.system(), "cores": os.cpu_count()}
+    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        device["memory"] = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return device
+
+
 def seconds_of(calls: Iterable[Callable[[], Any]], wait: Callable[[], Any] | None = None) -> list[float]:
     """Seconds of each call, run one after another; `wait` ends when what a call began is done."""
     marks = [time.perf_counter()]
@@ -105,7 +119,7 @@ def _repeated(call: Callable[[], Any], repeats: int) -> list[float]:
     return seconds_of([call] * (1 + repeats))[1:]
 
 
-def _yardstick(work: float, unit: str, call: Callable[[], Any]) -> dict[str, Any]:
+def yardstick(work: float, unit: str, call: Callable[[], Any]) -> dict[str, Any]:
     """A rate from the quickest repeat: interruptions only ever add time."""
     rates = [work / seconds for seconds in _repeated(call, 9)]
     print(unit, flush=True)
@@ -138,8 +152,8 @@ def measure(quick: bool) -> dict[str, Any]:
             run(1, decoder.cached)
 
     yardsticks = {
-        "matvec_bandwidth": _yardstick(streamed, "byte/s", sweep),
-        "matmul_rate": _yardstick(2 * len(rows) * product.size, "FLOP/s", lambda: rows @ product),
+        "matvec_bandwidth": yardstick(streamed, "byte/s", sweep),
+        "matmul_rate": yardstick(2 * len(rows) * product.size, "FLOP/s", lambda: rows @ product),
     }
     points: list[dict[str, Any]] = []
     passes = [("decode", context, 1, 7) for context in contexts] + [("prefill", 0, prompt, 3) for prompt in prompts]
@@ -153,9 +167,6 @@ def measure(quick: bool) -> dict[str, Any]:
         entry = {"name": name, "prompt": prompt, "output": output, "batch": 1}
         measured.append(entry | {"ttft": first, "seconds": first + rest})
         print(name, flush=True)
-    device: dict[str, Any] = {"machine": platform.machine(), "system": platform.system(), "cores": os.cpu_count()}
-    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
-        device["memory"] = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     conditions = {"model": sizes, "dtype": "fp32", "threads": 1, "weights_bytes": streamed}
-    found = {"device": device, "conditions": conditions, "yardsticks": yardsticks}
+    found = {"device": this_device(), "conditions": conditions, "yardsticks": yardsticks}
     return head("cpu", numpy=np.__version__) | found | {"points": points, "requests": measured}

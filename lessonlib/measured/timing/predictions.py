@@ -6,18 +6,20 @@ A server is predicted as the deployment that the caller says it runs on.
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from lessonlib.base.checks import a, checked, optional
+from lessonlib.base.checks import a, checked, optional, wrong
 from lessonlib.base.errors import InvalidInputError, LessonError, printable
 from lessonlib.base.units import format_seconds
-from lessonlib.facts.catalogue import load_model
+from lessonlib.facts.catalogue import load_model, model_config
 from lessonlib.measured.timing.decoder import toy_model
 from lessonlib.measured.timing.record import MeasuredRequest, Record, TimedPass
+from lessonlib.model.model import Model
 from lessonlib.model.precision import Precision
 from lessonlib.request.cost import request_cost
 from lessonlib.request.request import Request
@@ -58,19 +60,34 @@ class StepFit(NamedTuple):
 
 
 @checked(record=RECORD)
-def this_machine(record: Record) -> Deployment:
-    """The timed decoder on a machine whose peak and bandwidth are the record's yardsticks: a CPU, or a GPU."""
+def this_machine(record: Record, variant: str = "") -> Deployment:
+    """The timed decoder on a machine whose peak and bandwidth are the record's yardsticks: a CPU, or a GPU.
+
+    `variant`: of an engine, which of the record's; its first by default.
+    """
     device, conditions, rates, cpu = record.device, record.conditions, record.yardsticks, record.what == "cpu"
-    model = toy_model(**conditions["model"]) if cpu else load_model(conditions["model"])
-    dtype = "fp32" if cpu else conditions["dtype"]
+    dtype, precision = ("fp32", Precision("fp32")) if cpu else ("fp16", Precision("fp16"))
+    if record.what == "engine":
+        variants = conditions["variants"]
+        if variant and variant not in variants:
+            raise wrong("this_machine", "variant", variant, f"one of the record's: {'; '.join(variants)}")
+        chosen = variants[variant or next(iter(variants))]
+        config = model_config(conditions["model"]) | conditions["changed"] | chosen["changed"]
+        model, one = Model.from_config(config, name=conditions["model"]), chosen["weights"]
+        precision = Precision(one, head=one, embedding=one, cache="fp16", compute="fp16")
+    elif cpu:
+        model = toy_model(**conditions["model"])
+    else:
+        model, dtype = load_model(conditions["model"]), conditions["dtype"]
+        precision = Precision(dtype)
     machine = Accelerator(
-        name="this CPU" if cpu else device["name"],
+        name=device.get("name", "this CPU"),
         memory=float(device.get("memory") or 16e9),
         bandwidth=rates["matvec_bandwidth" if cpu else "read_bandwidth"].value,
         peaks={dtype: rates["matmul_rate"].value},
         source="measured here",
     )
-    return Deployment(model, machine, Precision(dtype), memory_fraction=1.0)
+    return Deployment(model, machine, precision, memory_fraction=1.0)
 
 
 @checked(record=RECORD, deployment=optional(DEPLOYMENT))
@@ -89,21 +106,25 @@ def predictions(record: Record, deployment: Deployment | None = None) -> list[Co
     machine, bucket = deployment or this_machine(record), int(record.conditions.get("bucket", 1))
 
     @cache
-    def seconds_of(tokens: int, context: int, batch: int) -> float:
-        return pass_cost(machine, tokens, context, batch).seconds
+    def seconds_of(tokens: int, context: int, batch: int, variant: str = "") -> float:
+        on = replace(this_machine(record, variant), efficiency=machine.efficiency) if variant else machine
+        return pass_cost(on, tokens, context, batch).seconds
 
-    def step(context: int, batch: int) -> float:
-        return seconds_of(1, -(-(context + 1) // bucket) * bucket - 1, batch)
+    def step(context: int, batch: int, variant: str = "") -> float:
+        return seconds_of(1, -(-(context + 1) // bucket) * bucket - 1, batch, variant)
 
     def request(one: MeasuredRequest) -> float:
-        if record.what == "cpu":
+        if record.what in ("cpu", "engine"):
             return request_cost(machine, Request(one.prompt, one.output), one.batch).undisturbed
         # A GPU's requests may be longer than its model has positions, and its steps read whole buckets.
         steps = (step(one.prompt + k, one.batch) for k in range(one.output - 1))
         return seconds_of(one.prompt, 0, one.batch) + sum(steps)
 
     def timed(one: TimedPass) -> float:
-        return step(one.context, one.batch) if one.phase == "decode" else seconds_of(one.tokens, 0, one.batch)
+        decodes = one.phase == "decode"
+        return (
+            step(one.context, one.batch, one.variant) if decodes else seconds_of(one.tokens, 0, one.batch, one.variant)
+        )
 
     rows = [(label(record, one), one.seconds, timed(one)) for one in record.points]
     rows += [(f"{one.name} {one.prompt:,} -> {one.output:,}", (one.seconds,), request(one)) for one in record.requests]
@@ -116,10 +137,11 @@ def _compared(what: str, measured: Sequence[float], predicted: Sequence[float], 
 
 
 def label(record: Record, point: TimedPass) -> str:
-    """A few words for a timed pass; the batch is said where it varies."""
+    """A few words for a timed pass; the batch and the variant are said where they vary."""
+    variant = f", {point.variant}" if point.variant else ""
     if point.phase == "prefill":
-        return f"prefill of {point.tokens:,}"
-    return f"decode at {point.context:,}{'' if record.what == 'cpu' else f', batch {point.batch}'}"
+        return f"prefill of {point.tokens:,}{variant}"
+    return f"decode at {point.context:,}{'' if record.what == 'cpu' else f', batch {point.batch}'}{variant}"
 
 
 # ---- a server

@@ -23,9 +23,10 @@ from typing import Annotated, Any, get_type_hints
 from lessonlib.base.checks import REFUSED, Rule, a, checked, choice, count, items, optional, rate, wrong
 from lessonlib.base.errors import InvalidInputError
 from lessonlib.base.files import GivenFile, quoted, write_new
+from lessonlib.model.precision import BITS
 
 SCHEMA = "lessonlib.timing/1"
-KINDS = ("cpu", "cuda", "mps", "server")
+KINDS = ("cpu", "cuda", "mps", "server", "engine")
 LARGEST = 2**20  # bytes of a file
 TOY_SIZES = {"layers", "width", "heads", "inner", "vocabulary"}
 PERCENTILES = {"p50": 50, "p90": 90, "p99": 99, "max": 100}  # of the seconds between the chunks of a server's reply
@@ -48,12 +49,33 @@ def _moment(value: Any) -> Any:
 
 COUNT, BYTES, SECONDS = count(), rate("bytes"), rate("seconds")
 TEXT, OBJECT = a(str), a(dict)
+NAME = Rule("a text", lambda value: "" if value is None else TEXT.turn(value))
 LIST = Rule("a list", lambda value: tuple(value) if isinstance(value, list | tuple) else REFUSED)
 TEXTS = _that("a list of texts", lambda value: isinstance(value, list | tuple) and _each(TEXT, value))
 REQUESTS = Rule("a list", lambda value: () if value is None else LIST.turn(value))
 SIZES = _that(
     f"whole numbers for some of {', '.join(sorted(TOY_SIZES))}",
     lambda value: isinstance(value, dict) and value.keys() <= TOY_SIZES and _each(COUNT, value.values()),
+)
+
+
+def _objects(**rules: Rule) -> Rule:
+    """A list of objects, each with these keys, and others beside them."""
+    return _that(
+        f"a list of objects, each with {', '.join(rules)}",
+        lambda value: (
+            isinstance(value, list | tuple)
+            and _each(OBJECT, value)
+            and all(_each(rule, [one.get(key)]) for one in value for key, rule in rules.items())
+        ),
+    )
+
+
+RATES = _that("seconds by name", lambda value: isinstance(value, dict) and _each(SECONDS, value.values()))
+VARIANT = _objects(weights=choice(BITS), changed=OBJECT)
+VARIANTS = _that(
+    "objects by name, each with a format of `weights` and what is `changed` in the config",
+    lambda value: isinstance(value, dict) and value and VARIANT.turn(list(value.values())) is not REFUSED,
 )
 GAP = rate("seconds", zero=True)
 GAPS = _that(
@@ -62,15 +84,7 @@ GAPS = _that(
         value == {} or (isinstance(value, dict) and value.keys() == PERCENTILES.keys() and _each(GAP, value.values()))
     ),
 )
-REPLY = {"name": TEXT, "concurrency": COUNT, "problem": TEXT, "notes": TEXTS, "gaps": GAPS}
-ONE_REPLY = _that(
-    f"an object with {', '.join(REPLY)}",
-    lambda value: isinstance(value, dict) and all(_each(rule, [value.get(key)]) for key, rule in REPLY.items()),
-)
-REPLIES = _that(
-    f"a list of replies, each {ONE_REPLY.expected}",
-    lambda value: isinstance(value, list | tuple) and _each(ONE_REPLY, value),
-)
+REPLIES = _objects(name=TEXT, concurrency=COUNT, problem=TEXT, notes=TEXTS, gaps=GAPS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,17 +103,26 @@ class Yardstick:
 
 @dataclass(frozen=True, kw_only=True)
 class TimedPass:
-    """One measured pass: `tokens` new tokens in each of `batch` sequences on `context` cached ones, in seconds."""
+    """One measured pass: `tokens` new tokens in each of `batch` sequences on `context` cached ones, in seconds.
+
+    `variant`: which of the record's `variants` ran, where it has several.
+    """
 
     phase: Annotated[str, replace(choice(("prefill", "decode")), expected="prefill or decode")]
     context: Annotated[int, count(least=0)]
     tokens: Annotated[int, COUNT]
     batch: Annotated[int, COUNT]
     seconds: Annotated[tuple[float, ...], items(SECONDS, least=1)]
+    variant: Annotated[str, NAME] = ""
 
     @property
     def median(self) -> float:
         return statistics.median(self.seconds)
+
+    @property
+    def quickest(self) -> float:
+        """Of the repeat that was disturbed least: interruptions only ever add time."""
+        return min(self.seconds)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,6 +157,11 @@ class Record:
 
 
 YARDSTICK = a(Yardstick)
+GAUGE = rate("cores", zero=True)
+ENGINE = {
+    "predicted": _objects(predicted=TEXT, timed=TEXT, by=RATES),
+    "load": _objects(waited=GAP, before=GAUGE, during=GAUGE),
+}
 GPU = {
     "device": {"name": TEXT, "memory": BYTES},
     "conditions": {"model": TEXT, "dtype": TEXT, "bucket": COUNT, "attention": TEXT, "left_out": TEXTS},
@@ -149,6 +177,10 @@ NEEDS: dict[str, dict[str, dict[str, Rule]]] = {
     "cuda": GPU,
     "mps": GPU,
     "server": {"conditions": {"model": TEXT, "ended": TEXT, "replies": REPLIES}},
+    "engine": {
+        "conditions": {"model": TEXT, "changed": OBJECT, "variants": VARIANTS} | ENGINE,
+        "yardsticks": {"read_bandwidth": YARDSTICK, "matmul_rate": YARDSTICK},
+    },
 }
 
 

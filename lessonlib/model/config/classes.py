@@ -23,7 +23,7 @@ DRAFT_KEYS = re.compile(
 OTHERWISE = {
     "hunyuan_v1_dense": "hunyuandensev1", "hunyuan_v1_moe": "hunyuanmoev1", "emu3_text_model": "emu3", "falcon": "rw",
     "internlm3": "llama", "exaone": "llama", "iquestcoder": "llama", "sarvam_moe": "glm4moe",
-    "sarvam_mla": "deepseekv3",
+    "sarvam_mla": "deepseekv3", "mllama_text_model": "mllama",
 }  # fmt: skip
 
 

@@ -51,7 +51,7 @@ class Family(NamedTuple):
     """One row. Norms count in weights, biases and the like in what is only added or scaled."""
 
     # Kinds of layer: F full, S sliding, W sliding if a window is set, L constant state, C short convolution, H several
-    # mixers, D a dense feed-forward alone, E experts alone, ? not known without layer_types.
+    # mixers, - a dense feed-forward alone, + experts alone, ? not known without layer_types.
     mixers: Mapping[str, Callable[..., Mixer | None]]  # the rule that reads the mixer of each kind
     kinds: Callable[..., list[str]]  # the rule that says the kind of each layer
     dense_inner: Callable[..., int] | None  # the rule that reads the inner size of dense layers; None: no feed-forward

@@ -1,6 +1,7 @@
 """Rules of families whose layers differ in more than their mixer: one part a layer, several mixers, shared blocks."""
 
 from dataclasses import replace
+from itertools import accumulate
 from typing import Any
 
 from lessonlib.model.attention import Mixer
@@ -8,9 +9,11 @@ from lessonlib.model.config.keys import Keys
 from lessonlib.model.config.mixers import attention, head_dim_of, latent, mamba1_of, mamba2, state_dtype
 from lessonlib.model.config.rules import ONE_LETTER
 from lessonlib.model.hybrid import DifferentialAttention, SeveralMixers, SharedBlockAttention
-from lessonlib.model.state import GatedLinearRecurrence, KimiDeltaAttention, LightningAttention, MatrixLstm, Rwkv4
+from lessonlib.model.recurrent import GatedLinearRecurrence, LightningAttention, MatrixLstm, Rwkv4
+from lessonlib.model.state import KimiDeltaAttention
 
-PATTERN = {"M": "L", "*": "F", "-": "D", "E": "E"}  # Nemotron-H's hybrid_override_pattern, a letter a layer
+OWN_WORDS = ONE_LETTER | {"hybrid": "H", "mlp": "-", "moe": "+"}
+PATTERN = {"M": "L", "*": "F", "-": "-", "E": "+"}  # Nemotron-H's hybrid_override_pattern, a letter a layer
 
 
 def no_mixer(keys: Keys, kind: str) -> None:
@@ -25,9 +28,9 @@ def _letters(keys: Keys, key: str) -> list[str] | None:
     if not isinstance(words, list) or not words:
         raise keys.wrong(key, words, "a list of words, one a layer")
     for word in words:
-        if not isinstance(word, str) or word not in ONE_LETTER:
+        if not isinstance(word, str) or word not in OWN_WORDS:
             raise keys.refused(key, word, "a kind of layer that this family does not have")
-    return [ONE_LETTER[word] for word in words]
+    return [OWN_WORDS[word] for word in words]
 
 
 def _of_every_layer(keys: Keys, kinds: list[str]) -> list[str]:
@@ -51,7 +54,7 @@ def nemotron_kinds(keys: Keys) -> list[str]:
         kinds = said
     if kinds is None and keys.config.get("model_type", "nemotron_h") != "nemotron_h":
         raise keys.refused("layers_block_type", None, "the kinds of the layers are not stated")
-    return kinds or ["L", "E", "F", "D"]
+    return kinds or list("L+F-")
 
 
 def nemotron_layers(keys: Keys) -> int:
@@ -134,7 +137,7 @@ def zamba2_kinds(keys: Keys) -> list[str]:
 def _borrowers(keys: Keys, kinds: list[str], blocks: int) -> list[str]:
     """B instead of H from the layer on that is the first to use a block again: they are used in turn."""
     _of_every_layer(keys, kinds)
-    seen = [kinds[: i + 1].count("H") for i in range(len(kinds))]
+    seen = accumulate(kind == "H" for kind in kinds)
     return ["B" if kind == "H" and number > blocks else kind for kind, number in zip(kinds, seen, strict=True)]
 
 
@@ -222,7 +225,8 @@ def differential(keys: Keys, kind: str) -> Mixer:
 def listed_kinds(keys: Keys) -> list[str]:
     """MiniMax: 1 is full attention, 0 lightning attention, layer by layer."""
     listed = keys.value("attn_type_list")
-    if not isinstance(listed, list) or len(listed) != keys.layers or any(kind not in (0, 1) for kind in listed):
+    whole = isinstance(listed, list) and all(type(kind) is int and kind in (0, 1) for kind in listed)
+    if not whole or len(listed) != keys.layers:
         raise keys.wrong("attn_type_list", listed, f"a list of {keys.layers} zeros and ones")
     return ["LF"[kind] for kind in listed]
 

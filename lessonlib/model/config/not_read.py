@@ -26,7 +26,6 @@ IRREGULAR = {
     **dict.fromkeys(_NO_ROW.split(), "its layers have parts of their own, which no row of the table describes"),
     "axk2": "its norms have gates of a rank of their own",
     "longcat_flash": "some of its experts compute nothing, so what a token uses differs from token to token",
-    **dict.fromkeys(("mllama", "mllama_text_model"), "it attends across to a vision tower"),
     "cpmant": "it puts 32 learned tokens before each prompt, which all see one another",
     "jetmoe": "the heads of its attention are experts, too, of which a token uses some",
 }

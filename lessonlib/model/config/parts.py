@@ -330,3 +330,23 @@ def dory_layer(keys: Keys, kind: str, block: Block) -> Block:
     loops = keys.count("n_recurrent_loops")
     scales = 2 * (mixer.heads * mixer.head_dim + ffn.inner + keys.width)
     return replace(block, norm_weights=block.norm_weights + scales, passes=loops if kind.islower() else 1)
+
+
+# --- Llama 3.2 Vision ---
+
+
+def text_layers(keys: Keys) -> int:
+    """The layers that text goes through: those that attend to images alone are passed by where there is none."""
+    keys.layers = keys.count("num_hidden_layers")
+    layers = keys.layers - len(keys.indices("cross_attention_layers"))
+    if not layers:
+        raise keys.wrong("cross_attention_layers", keys.value("cross_attention_layers"), "some layers left for text")
+    return layers
+
+
+def for_images(keys: Keys) -> dict[str, int]:
+    """The weights of those layers, norms of queries and keys and two gates among them; eight more rows to look up."""
+    mixer, inner = attention(keys, "F"), keys.count("intermediate_size")
+    each = mixer.matmul_weights + 2 * mixer.head_dim + 3 * keys.width * inner + 2 * keys.width + 2
+    number = keys.count("num_hidden_layers") - keys.layers
+    return {"idle_weights": number * each, "layer_tables": 8 * keys.width}

@@ -17,8 +17,6 @@ WORDS = {
     "C": "conv",
     "I": "indexed_attention",
     "H": "hybrid",
-    "D": "mlp",
-    "E": "moe",
     "K": "chunked_attention",
     "P": "compressed_sparse_attention",
     "Q": "heavily_compressed_attention",

@@ -14,14 +14,14 @@ from lessonlib.model.config.rules import stated_inner
 rows = Rows()
 
 # The class ties nothing, whatever the key says: both tables are stored.
-rows.add("nemotron_h", UNBIASED.but(mixers={"F": attention, "D": hybrids.no_mixer, "E": hybrids.no_mixer,
+rows.add("nemotron_h", UNBIASED.but(mixers={"F": attention, "-": hybrids.no_mixer, "+": hybrids.no_mixer,
             "L": partial(mamba2, heads="mamba_num_heads", head_dim="mamba_head_dim", groups="n_groups|mamba_n_groups",
                 state_size="ssm_state_size", conv_kernel="conv_kernel|mamba_d_conv")},
         layer_count=hybrids.nemotron_layers, kinds=hybrids.nemotron_kinds, no_feedforward="FL", norms=1, gated=False,
         mlp_bias="mlp_bias", tied=False,
         experts=Experts(experts="n_routed_experts|num_local_experts", latent="moe_latent_size",
             shared_inner="moe_shared_expert_intermediate_size",
-            placement=lambda keys: [kind == "E" for kind in hybrids.nemotron_kinds(keys)]),
+            placement=lambda keys: [kind == "+" for kind in hybrids.nemotron_kinds(keys)]),
         required={"use_bias": False, "use_conv_bias": True, "mamba_proj_bias": False, "n_shared_experts": 1},
         ignored=dict.fromkeys(("expand", "mamba_expand", "mamba_hidden_act", "moe_shared_expert_overlap",
             "mtp_layers_block_type", "mtp_hybrid_override_pattern", "tie_word_embeddings", "time_step_rank"))),

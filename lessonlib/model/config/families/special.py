@@ -35,7 +35,8 @@ rows.add("llama4_text", BIASED.but(layer_types=True, kinds=rotary_chunks, mixers
 
 GEMMA3N = rows.add("gemma3n_text", GEMMA2.but(qk_norm=True, cycle="SSSSF", marked=last_share,
         mixers=dict.fromkeys("FSfs", sharing), dense_inner=one_inner, amended=gemma3n_layer, beside=gemma3n_beside,
-        ignored=dict.fromkeys(("altup_active_idx", "altup_coef_clip", "altup_correct_scale"))),
+        ignored=dict.fromkeys(("altup_active_idx", "altup_coef_clip", "altup_correct_scale", "altup_lr_multiplier",
+            "activation_sparsity_pattern"))),
     vocabulary=262_400, width=2048, inner=16_384, layers=35, heads=8, kv_heads=2, head_dim=256, positions=32_768,
     window=512, tied=True, num_kv_shared_layers=15, hidden_size_per_layer_input=256, vocab_size_per_layer_input=262_144,
     altup_num_inputs=4, laurel_rank=64)
@@ -124,6 +125,13 @@ rows.add("dory", LLAMA.but(layer_types=True, cycle="SSSF", window="sliding_windo
     vocabulary=131_072, width=2560, inner=7168, layers=36, heads=16, kv_heads=4, head_dim=256, positions=8192,
     window=1024, n_input_layers=8, n_output_layers=8, n_recurrent_layers=None, n_recurrent_loops=2)
 
+# --- layers for images, which text passes by ---
+
+rows.add("mllama_text_model", UNBIASED.but(head_dim=None, layer_count=parts.text_layers, beside=parts.for_images,
+        required={"tie_word_embeddings": False}),
+    vocabulary=128_256, width=4096, inner=14_336, layers=40, heads=32, kv_heads=8, positions=131_072,
+    cross_attention_layers=[3, 8, 13, 18, 23, 28, 33, 38])
+
 # --- sizes in nested objects ---
 
 rows.add("mpt", UNBIASED.but(width="d_model|hidden_size", layers="n_layers|num_hidden_layers",
@@ -131,13 +139,15 @@ rows.add("mpt", UNBIASED.but(width="d_model|hidden_size", layers="n_layers|num_h
         gated=False, spelled=lambda keys: opened(keys, "attn_config", {"alibi": "alibi"}),
         required={"no_bias": True, "expansion_ratio": 4, "attn_type": "multihead_attention", "qk_ln": False,
             "alibi": True},
-        ignored=dict.fromkeys(("learned_pos_emb", "prefix_lm", "embedding_fraction"))),
+        ignored=dict.fromkeys(("learned_pos_emb", "prefix_lm", "embedding_fraction", "alibi_bias_max", "attn_impl",
+            "attn_uses_sequence_id", "init_config", "init_device", "norm_type"))),
     vocabulary=50_368, width=2048, layers=24, heads=16, positions=2048, tied=True)
 
 rows.add("dbrx", UNBIASED.but(width="d_model|hidden_size", layers="n_layers|num_hidden_layers",
         heads="n_heads|num_attention_heads", kv_heads="kv_n_heads|num_key_value_heads", head_dim=None,
         inner=None, positions="max_seq_len|max_position_embeddings", spelled=parts.dbrx_spelling,
-        required={"tie_word_embeddings": False},
+        required={"tie_word_embeddings": False}, ignored=dict.fromkeys(("moe_jitter_eps", "moe_loss_weight",
+            "moe_normalize_expert_weights", "ffn_act_fn")),
         experts=Experts(experts="moe_num_experts", top_k="moe_top_k", expert_inner="ffn_hidden_size")),
     vocabulary=32_000, width=2048, layers=24, heads=16, kv_heads=1, positions=2048, experts=4, top_k=1,
     expert_inner=3584)
