@@ -15,7 +15,6 @@ from test_prose_numbers import loose_numerals
 
 import counts
 import readme_picture
-from lessonlib import load_workload, steady_state
 from lessonlib.face.exercises.book.common import CHAT, REASONING, cost_of, server
 from lessonlib.face.figures.plane import plane
 from lessonlib.policy.estimates import omega, rho
@@ -25,32 +24,14 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 FENCED = re.compile(r"```(\w*)\n(.*?)```", re.DOTALL)
 
 
-def full(request):
-    return steady_state(server(), request)
-
-
-def share_of(state, part):
-    return 100 * state.shares[part]
-
-
 def prefill_share(request, batch):
     return 1 - cost_of(request, batch).decode_share
 
 
-CHAT_MEAN = load_workload("chat").mean
 BATCHES = inspect.signature(plane).parameters["batches"].default
 TEXT_LICENCE = (ROOT / "LICENSE-TEXT").read_text(encoding="utf-8")
-WORDS = {10: "Ten", 15: "Fifteen", 20: "Twenty", 25: "Twenty-five", 30: "Thirty"}
+WORDS = {10: "Ten", 15: "Fifteen", 20: "Twenty", 25: "Twenty-five", 30: "Thirty", 35: "Thirty-five"}
 HELD = {
-    "is 99.993 % decode": lambda: f"is {100 * cost_of(REASONING).decode_share:.3f} % decode",
-    "would save 0.0074 %": lambda: f"would save {100 * prefill_share(REASONING, 1):.2g} %",
-    "is 97.4 % decode too": lambda: f"is {100 * cost_of(CHAT).decode_share:.1f} % decode too",
-    "56 % of the GPU time of chat's": lambda: f"{share_of(full(CHAT_MEAN), 'prefill'):.0f} % of the GPU time of chat's",
-    "0.11 % of reasoning's": lambda: f"{share_of(full(REASONING), 'prefill'):.2g} % of reasoning's",
-    "368 chat requests": lambda: f"{full(CHAT_MEAN).batch} chat requests",
-    "71 reasoning requests": lambda: f"{full(REASONING).batch} reasoning requests",
-    "With 71, 80 % of": lambda: f"With {full(REASONING).batch}, {share_of(full(REASONING), 'attention'):.0f} % of",
-    "waits 290 s": lambda: f"waits {full(REASONING).wait:.0f} s",
     "size (1, 32 and 256)": lambda: "size ({}, {} and {})".format(*BATCHES),
     "that of batch 256": lambda: f"that of batch {BATCHES[-1]}",
     "CC BY 4.0": lambda: f"CC BY {re.search(r'Attribution ([0-9.]+)', TEXT_LICENCE)[1]}",

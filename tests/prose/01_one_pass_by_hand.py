@@ -1,6 +1,6 @@
 """The numbers in the prose of 01_one_pass_by_hand, each made from the library again."""
 
-from lessonlib import Request, load_model, request_cost
+from lessonlib import Request, request_cost
 from lessonlib.face.exercises.book.common import server
 from lessonlib.facts.catalogue import model_config
 
@@ -27,16 +27,9 @@ def flops_ratio():
     return f"about {cost.prefill.flops / cost.decode.flops:.0f} times the FLOPs"
 
 
-def windows():
-    kinds = load_model("gpt-oss-20b").mixer_kinds
-    windowed = sum(layers for layers, mixer in kinds if mixer.window)
-    return "windows in half of its layers" if 2 * windowed == sum(layers for layers, _ in kinds) else f"{windowed}"
-
-
 HELD = {
     "4 times smaller: 32 query heads share 8 KV heads": grouping,
     "2 bytes, and serves 4 query heads with 2 FLOP each: 4 FLOP/byte": served,
     "about 3 times the FLOPs": flops_ratio,
-    "windows in half of its layers": windows,
     "0.083 s": lambda: f"{PUBLISHED_SECONDS:.3f} s",
 }

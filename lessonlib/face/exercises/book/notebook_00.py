@@ -1,7 +1,7 @@
 """The exercises of notebook 00_start_here."""
 
 from lessonlib.face.exercises.book.common import CHAT, REASONING, cost_of
-from lessonlib.face.exercises.exercises import Choice, Number, choice, number
+from lessonlib.face.exercises.exercises import Choice, Number, choice, number, predict
 
 
 @number("steps", tolerance=1e-6)
@@ -23,7 +23,7 @@ def decode_steps(answer: Number) -> str:
     )
 
 
-@number("chat requests", tolerance=0.05)
+@predict("chat requests")
 def chat_answers(answer: Number) -> str:
     """One reasoning request takes as long as how many chat requests, each alone on the GPU?
 

@@ -1,12 +1,14 @@
 """The exercises of notebook 01_one_pass_by_hand."""
 
 import math
+from dataclasses import replace
 
 from lessonlib.face.exercises.book.common import REASONING, cost_of, server, smallest_compute_bound_prompt
-from lessonlib.face.exercises.exercises import Choice, Number, choice, number
+from lessonlib.face.exercises.exercises import Choice, Number, choice, number, predict
 from lessonlib.facts.catalogue import load_accelerator, load_model, model_config
 from lessonlib.model.precision import Precision
 from lessonlib.policy.estimates import ridge_tokens
+from lessonlib.request.cost import request_cost
 from lessonlib.request.request import Request
 from lessonlib.time.deployment import Deployment
 from lessonlib.time.roofline import pass_cost
@@ -16,19 +18,22 @@ HEAD_IS_APART = "That adds the LM head's bytes to the blocks'. The head is a ker
 PUBLISHED_OUTPUT = 2048  # tokens of the published row that cannot be true
 
 
-@number("percent", tolerance=0.03)
+@predict("percent")
 def feed_forward_share(answer: Number) -> str:
     """Which share of the parameters of Llama-3.1-8B lies in its feed-forwards?
 
     - A gated feed-forward has three matrices of hidden_size x intermediate_size, in each layer.
-    - Divide 3 x 32 x 4,096 x 14,336 by all 8,030,261,248 parameters.
+    - The attention has two of hidden_size x hidden_size, and two that are a quarter of that.
     """
     model = server().model
     matrices = sum(count * block.feedforward.dense_weights for count, block in model.blocks if block.feedforward)
     two, three = (100 * part * (matrices / 3) / model.parameters for part in (2, 3))
     answer.value = three
     answer.slip(two, "That counts two matrices in each feed-forward. A gated one has three: gate, up and down.")
-    return f"{matrices:,} of {model.parameters:,} parameters lie in the feed-forwards: {answer}."
+    return (
+        f"{matrices:,} of {model.parameters:,} parameters lie in the feed-forwards: {answer}. Each has three matrices, "
+        "and they are wide."
+    )
 
 
 @number("GB", tolerance=0.005)
@@ -89,6 +94,10 @@ def smallest_prompt(answer: Number) -> str:
     """
     folded = server().sizes
     answer.value = smallest_compute_bound_prompt()
+    answer.slip(
+        math.floor(ridge_tokens(server())),
+        "That is the ridge, rounded down: a prompt of so many tokens still waits a little for its weights.",
+    )
     answer.slip(math.ceil(folded.dense_bytes / server().bandwidth * server().peak / folded.token_flops), HEAD_IS_APART)
     return (
         f"The blocks' weights are streamed once: {folded.block_bytes:,.0f} bytes, "
@@ -98,19 +107,15 @@ def smallest_prompt(answer: Number) -> str:
     )
 
 
-@number("times the prefill", tolerance=0.02)
+@predict("times the prefill")
 def decode_over_prefill(answer: Number) -> str:
     """1,000 prompt and 300 output tokens at batch 1: how many times longer than the prefill is the decode?
 
     - The prefill's blocks are compute bound: FLOPs over the peak. Its LM head and all of a step: bytes over bandwidth.
-    - A step takes about 4.5 ms. There are 299 of them. The prefill takes about 14.7 ms.
+    - There are 299 steps. Each takes about as long as a prompt at the ridge, 295 tokens.
     """
     prefill, decode = cost_of(MODULE_2).prefill, cost_of(MODULE_2).decode
     answer.value = decode.seconds / prefill.seconds
-    answer.slip(
-        decode.seconds / (prefill.flops / server().peak),
-        "You took the whole prefill at the peak. Its LM head works for one position and waits for its weights.",
-    )
     answer.slip(
         decode.flops / prefill.flops, "That is the ratio of the FLOPs. FLOPs are not time: a step waits for its bytes."
     )
@@ -149,20 +154,24 @@ def attention_batch(answer: Choice) -> str:
 
 @number("seconds", tolerance=0.003)
 def reasoning_decode(answer: Number) -> str:
-    """How long does the decode of the reasoning request take (128 -> 12,800, batch 1)?
+    """How long does the decode of the reasoning request take on Qwen3-32B (128 -> 12,800, bf16, one H100, batch 1)?
 
-    - Sum pass_seconds(1, 128 + k - 1) over the steps. The prefill emits token 1, so there are 12,799 steps.
-    - sum(pass_seconds(1, 128 + k - 1) for k in range(1, 12_800))
+    - The prefill emits token 1, so there are 12,799 steps. Each streams the weights.
+    - Add up the spans by the closed form, and multiply by the cache of one token.
+    - (12_799 * qwen_streamed + your_cache * (12_799 * 128 + 12_799 * 12_800 / 2)) / bandwidth
     """
-    decode, step = cost_of(REASONING).decode, server().sizes.dense_bytes / server().bandwidth
+    qwen = replace(server(), model=load_model("qwen3-32b"))
+    decode, step = request_cost(qwen, REASONING).decode, pass_cost(qwen, new=1).linear
     answer.value = decode.seconds
     answer.slip(decode.linear.seconds, "These are the weights. The cache is missing.")
     answer.slip(
-        12_799 * pass_cost(server(), new=1, cached=12_926).seconds,
+        12_799 * pass_cost(qwen, new=1, cached=12_926).seconds,
         "You read the final cache at every step. Step k has a context of 128 + k - 1 tokens only.",
     )
+    llamas = decode.attention.seconds * server().model.cache_bytes(1) / qwen.model.cache_bytes(1)
+    answer.slip(decode.linear.seconds + llamas, "You took Llama's cache of one token. Qwen3-32B has more layers.")
     return (
-        f"Weights: 12,799 x {1e3 * step:.4f} ms = {decode.linear.seconds:.2f} s. Cache: "
+        f"Weights: 12,799 x {1e3 * step.seconds:.4f} ms = {decode.linear.seconds:.2f} s. Cache: "
         f"{decode.attention.bytes / 1e12:.2f} TB over the bandwidth = {decode.attention.seconds:.2f} s. Together "
         f"{answer}."
     )

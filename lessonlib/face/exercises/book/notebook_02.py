@@ -1,31 +1,65 @@
 """The exercises of notebook 02_chat_versus_reasoning."""
 
+from dataclasses import replace
+
 from lessonlib.face.exercises.book.common import CHAT, REASONING, cost_of, largest_batch, server
-from lessonlib.face.exercises.exercises import Choice, Number, choice, number
+from lessonlib.face.exercises.exercises import Choice, Number, choice, number, predict
+from lessonlib.facts.catalogue import load_accelerator
 from lessonlib.facts.tables import load_table
 from lessonlib.facts.workloads import load_workload
 from lessonlib.policy.estimates import RHO_OF_FIVE_PERCENT, ridge_tokens
 from lessonlib.policy.full_server import memory_batch, steady_state
+from lessonlib.request.cost import request_cost
 from lessonlib.request.request import Request
-from lessonlib.time.roofline import pass_cost
 
+AGENT = load_workload("agent-step").request
 THOUGHT = 0.9  # share of the reasoning output that is thought, before the answer
 
 
-@number("times one step")
-def prefill_in_steps(answer: Number) -> str:
-    """How many decode steps does the reasoning request's whole prefill cost (128 -> 12,800, batch 1)?
+@predict("%")
+def agent_prefill_share(answer: Number) -> str:
+    """One agent step of the median lengths runs alone, its history cached. What per cent of its seconds is prefill?
 
-    - Under the ridge a pass costs the time to stream the weights, however many tokens it carries.
+    - Its 728 new tokens go through in one pass. Each output token after the first needs a pass of its own.
+    - A pass of 728 tokens computes; a step reads all weights, and here a long cache, for one token.
     """
-    prefill, step = cost_of(REASONING).prefill.seconds, pass_cost(server(), new=1, cached=128).seconds
-    answer.value = prefill / step
+    cost = cost_of(AGENT)
+    new = AGENT.prompt - AGENT.cached
+    answer.value = 100 * cost.prefill.seconds / cost.seconds
     answer.slip(
-        128, "That counts tokens. All prompt tokens go through in one pass, and one pass streams the weights once."
+        100 * cost.prefill.flops / cost.flops, "That is the share of FLOPs. A step does few, but it reads every weight."
+    )
+    answer.slip(
+        100 * new / (new + AGENT.output),
+        "That is the share of tokens. New prompt tokens go through in one pass, output tokens in one pass each.",
     )
     return (
-        f"The prefill takes {1e3 * prefill:.3f} ms and the first decode step {1e3 * step:.3f} ms: both stream the "
-        f"weights once. So the whole prefill takes {answer}."
+        f"Prefill {1e3 * cost.prefill.seconds:.0f} ms, decode {cost.decode.seconds:.2f} s: prefill is {answer} of the "
+        f"seconds. It has {100 * cost.prefill.flops / cost.flops:.0f} % of the FLOPs, but one pass of "
+        f"{AGENT.output}."
+    )
+
+
+@predict("decode steps")
+def prefill_in_steps(answer: Number) -> str:
+    """Alone on an A100 (312 TFLOP/s, 2.04 TB/s), chat's prefill of 1,024 tokens takes as long as how many decode steps?
+
+    - A step reads all the weights. In that time the A100 could compute a ridge of tokens: 312 / 2.04.
+    """
+    a100 = replace(server(), accelerator=load_accelerator("a100-sxm-80gb"))
+    cost = request_cost(a100, CHAT)
+    answer.value = cost.prefill.seconds * cost.decode.passes / cost.decode.seconds
+    answer.slip(
+        CHAT.prompt, "That counts tokens. All prompt tokens go through in one pass, which streams the weights once."
+    )
+    answer.slip(
+        cost_of(CHAT).prefill.seconds * cost_of(CHAT).decode.passes / cost_of(CHAT).decode.seconds,
+        "That is the H100, whose ridge is higher.",
+    )
+    answer.slip(1, "That holds under the ridge only.")
+    return (
+        f"The ridge is {ridge_tokens(a100):.0f} tokens, and 1,024 tokens hold {CHAT.prompt / ridge_tokens(a100):.1f} "
+        f"ridges. A step also reads its cache, and the head works for one position: {answer}."
     )
 
 
@@ -52,35 +86,12 @@ def gpu_share_of_chat(answer: Number) -> str:
     )
 
 
-@number("%")
-def chat_time_share(answer: Number) -> str:
-    """One chat request runs alone. What per cent of its seconds is decode?
-
-    - Count passes: one prefill, then 127 steps. A step takes about as long as it takes to read the weights.
-    - request_cost(server, chat, batch=1) has .prefill.seconds and .decode.seconds.
-    """
-    chat = cost_of(CHAT)
-    answer.value = 100 * chat.decode_share
-    answer.slip(
-        100 * chat.decode.flops / chat.flops,
-        "That is the share of FLOPs. A decode step does few FLOPs, but it reads every weight.",
-    )
-    answer.slip(
-        100 * CHAT.output / (CHAT.prompt + CHAT.output),
-        "That is the share of tokens. Prompt tokens go through in one pass, output tokens one pass each.",
-    )
-    return (
-        f"Prefill {1e3 * chat.prefill.seconds:.1f} ms, decode {1e3 * chat.decode.seconds:.1f} ms: decode is {answer} "
-        "of the seconds."
-    )
-
-
 @number("requests", tolerance=0.001)
 def reasoning_limit(answer: Number) -> str:
     """How many reasoning requests (128 -> 12,800) are under way on a full H100, its memory handed out in pages?
 
     - On average a request is in the middle of its answer: it holds its prompt and half of its output.
-    - Divide the memory left after the weights by that. policy.memory_batch(server, request) does it for you.
+    - Divide the memory left after the weights by that. lessonlib.policy.memory_batch(server, request) does it, too.
     """
     machine, tokens = server(), REASONING.prompt + REASONING.output // 2
     answer.value = memory_batch(machine, REASONING)
@@ -106,49 +117,74 @@ def reasoning_limit(answer: Number) -> str:
     )
 
 
-@number("%")
-def chat_share_at_limit(answer: Number) -> str:
-    """On a full server of chat's mean lengths (1,155 -> 211), what per cent of the GPU clock is decode?
+@number("s")
+def wait_by_little(answer: Number) -> str:
+    """How many seconds does a user wait on a full server of production's means?
 
-    - steady_state(server, means["chat"]) is the full server. Its .shares are of the GPU clock.
-    - Decode is all that is not "prefill".
+    - The wait is the batch times the GPU time of one request. Both stand in the table above.
+    """
+    state = steady_state(server(), load_workload("production-reasoning").mean)
+    answer.value = state.wait
+    answer.slip(
+        state.seconds_per_request, "That is the GPU time of one request. The GPU serves the others meanwhile, too."
+    )
+    answer.slip(
+        state.ttft + state.steps * state.step,
+        "That is the request clock: own prefill, then all steps. Other users' prefills run in between.",
+    )
+    answer.slip(cost_of(state.request).undisturbed, "That is one request alone.")
+    return f"{state.batch} requests x {1e3 * state.seconds_per_request:.1f} ms = {answer}."
+
+
+@predict("%")
+def chat_share_at_limit(answer: Number) -> str:
+    """On a full server of chat's means (1,155 -> 211), what per cent of the GPU clock is prefill?
+
+    - With hundreds of requests a step shares the weights among hundreds of tokens. What does a prompt share?
+    - steady_state(server, means["chat"]) is such a server. Its .shares are of the GPU clock.
     """
     mean = load_workload("chat").mean
     full = steady_state(server(), mean)
-    answer.value = 100 * (1 - full.shares["prefill"])
+    answer.value = 100 * full.shares["prefill"]
     answer.slip(
-        100 * (1 - steady_state(server(), mean, 32).shares["prefill"]),
+        100 * steady_state(server(), mean, 32).shares["prefill"],
         "That is batch 32, which is far from full. Leave the batch out, and steady_state takes the memory batch.",
     )
-    answer.slip(100 * cost_of(mean).decode_share, "That is one request alone.")
-    answer.slip(100 * full.shares["prefill"], "That is the share of prefill; decode is the rest.")
+    answer.slip(100 * (1 - cost_of(mean).decode_share), "That is one request alone.")
+    answer.slip(100 * (1 - full.shares["prefill"]), "That is the share of decode; prefill is the rest.")
     answer.slip(
-        100 * (1 - steady_state(server(), CHAT).shares["prefill"]),
+        100 * steady_state(server(), CHAT).shares["prefill"],
         "That is a server of the two medians. Of many requests the means decide, for GPU time adds up.",
     )
     return (
         f"At batch {full.batch:,} a request takes {1e3 * full.seconds_per_request:.1f} ms of GPU time, "
-        f"{1e3 * full.parts['prefill']:.1f} ms of it prefill: decode is {answer}."
+        f"{1e3 * full.parts['prefill']:.1f} ms of it prefill: {answer}. Steps are shared, prompts are not."
     )
 
 
-@number("requests", tolerance=0.02)
-def half_prefill(answer: Number) -> str:
-    """From which batch on does prefill take half of the GPU clock or more, for chat (1,024 -> 128)?
+@predict("times")
+def bill_by_medians(answer: Number) -> str:
+    """On full servers, how many times the GPU time of production's median request does its mean request take?
 
-    - Prefill seconds grow in proportion to the batch. Decode seconds grow slowly: the weights are shared.
-    - Try batches with request_cost(server, chat, batch).decode_share until it is a half.
+    - It has more prompt tokens and more output tokens, each output token reads more cache, and fewer requests fit.
     """
-    limit = int(largest_batch(CHAT))
-    batch = next(batch for batch in range(1, limit + 1) if cost_of(CHAT, batch).decode_share <= 0.5)
-    there = cost_of(CHAT, batch)
-    answer.value = batch
+    production = load_workload("production-reasoning")
+    median, mean = (steady_state(server(), request) for request in (production.request, production.mean))
+    answer.value = mean.seconds_per_request / median.seconds_per_request
     answer.slip(
-        ridge_tokens(server()) * CHAT.output / CHAT.prompt,
-        "That is where rho reaches 1. rho is an estimate: it leaves out that a larger batch also reads more cache, "
-        "which makes decode slower.",
+        mean.request.output / median.request.output,
+        "That is the ratio of the output tokens. Each of them also reads a longer cache, and prompts count.",
     )
-    return f"{answer}: there prefill takes {there.prefill.seconds:.3f} s and decode {there.decode.seconds:.3f} s."
+    answer.slip(
+        (mean.request.prompt + mean.request.output) / (median.request.prompt + median.request.output),
+        "That is the ratio of all tokens. Each output token also reads a longer cache.",
+    )
+    return (
+        f"{1e3 * mean.seconds_per_request:.0f} ms / {1e3 * median.seconds_per_request:.1f} ms = {answer}. Of the mean "
+        f"request {mean.batch} fit, of the median one {median.batch}; a step of the mean one reads "
+        f"{(mean.request.prompt + mean.request.output / 2) / (median.request.prompt + median.request.output / 2):.1f} "
+        "times the cache."
+    )
 
 
 @number("output tokens per prompt token")
@@ -173,11 +209,11 @@ def ratio_at_32(answer: Number) -> str:
 def hundred_to_one(answer: Choice) -> str:
     """How many requests of a production R1 service have an output at least 100 times their prompt?
 
-    a: nearly all
-    b: about half
-    c: fewer than one in eight
+    a: 90 % or more
+    b: about 50 %
+    c: 12 % or fewer
 
-    - Look at the medians of prompt and output above.
+    - Look at the medians of prompt and output above: 208 and 792.
     """
     rows = [row for row in load_table("workload_shares") if row["workload"] == "production-reasoning"]
     shares, medians = ([row[name] for row in rows] for name in ("requests_ratio_ge_100", "ratio_median"))
