@@ -116,12 +116,20 @@ def figure_html(png: bytes, alt: str, caption: str = "") -> str:
     )
 
 
+def described(figure: Figure, alt: str, caption: str) -> Figure:
+    """The figure with the words that `show` takes where it is given none."""
+    figure.alt, figure.caption = alt, caption  # type: ignore[attr-defined]
+    return figure
+
+
 @checked(figure=a(Figure), colours=count(2, 256))
-def show(figure: Figure, alt: str, caption: str, colours: int = 128) -> None:
+def show(figure: Figure, alt: str = "", caption: str = "", colours: int = 128) -> None:
     """Display a figure in a notebook. `alt`: what the picture shows, for those who do not see it; `caption`: its point.
 
-    Raises InvalidInputError when either is missing: no figure of this collection goes without.
+    Where they are not given, they are those that the figure's function attached. Raises InvalidInputError when either
+    is missing: no figure of this collection goes without.
     """
+    alt, caption = alt or getattr(figure, "alt", ""), caption or getattr(figure, "caption", "")
     for name, text in (("alt", alt), ("caption", caption)):
         if not isinstance(text, str) or len(text.split()) < 3:
             raise InvalidInputError(f"show: {name} is {shown(text)}; expected a sentence that describes the figure.")
