@@ -1,7 +1,11 @@
 """A drawing says numbers of the library, to scale where it says so, and brings its own alt text and caption."""
 
+import base64
+import io
+
 import pytest
 from helpers import refuses, server
+from PIL import Image
 
 from lessonlib.base.units import format_bytes, format_seconds
 from lessonlib.face import figures
@@ -138,3 +142,15 @@ def test_a_figure_that_brings_its_words_is_shown_with_them(monkeypatch):
     figures.show(figure, "Other words for it.")
     assert shown[1]["text/plain"] == "Other words for it." and "A caption of its own." in shown[1]["text/html"]
     refuses(lambda: figures.show(new_figure("T")[0]), "alt")
+
+
+def test_the_rule_of_the_themes_stands_with_each_figure_that_is_shown(monkeypatch):
+    """Nothing of a picture depends on it: without the rule its ground is white."""
+    shown = []
+    monkeypatch.setattr("IPython.display.display", lambda bundle, raw: shown.append(bundle))
+    figures.show(figures.memory_maps(server()))
+    html = shown[0]["text/html"]
+    assert html.startswith("<style>[data-jp-theme-light=true] .lesson-figure{") and 'class="lesson-figure"' in html
+    picture = Image.open(io.BytesIO(base64.b64decode(shown[0]["image/png"]))).convert("RGBA")
+    corners = [picture.getpixel((x, y)) for x in (0, picture.width - 1) for y in (0, picture.height - 1)]
+    assert corners == [(255, 255, 255, 255)] * 4
