@@ -71,7 +71,7 @@ def test_the_teachers_page_has_each_notebook_with_its_minutes_and_known_exercise
     page = (ROOT / "docs" / "instructors.md").read_text("utf-8")
     said = dict(re.findall(r"^### \[.+\]\(\.\./notebooks/(.+\.ipynb)\), (\d+) minutes$", page, re.MULTILINE))
     assert sorted(said) == sorted(path.name for path in (ROOT / "notebooks").glob("*.ipynb"))
-    words = {"10": "Ten minutes", "20": "Twenty minutes", "25": "Twenty-five minutes"}
+    words = {"10": "Ten minutes", "20": "Twenty minutes", "25": "Twenty-five minutes", "30": "Thirty minutes"}
     for name, minutes in said.items():
         assert words[minutes] in (ROOT / "notebooks" / name).read_text("utf-8"), name
     keys = set(re.findall(r"^\| `(.+?)` \|", page, re.MULTILINE))

@@ -40,7 +40,7 @@ def prefill_share(request, batch):
 CHAT_MEAN = load_workload("chat").mean
 BATCHES = inspect.signature(plane).parameters["batches"].default
 TEXT_LICENCE = (ROOT / "LICENSE-TEXT").read_text(encoding="utf-8")
-WORDS = {10: "Ten", 15: "Fifteen", 20: "Twenty", 25: "Twenty-five"}
+WORDS = {10: "Ten", 15: "Fifteen", 20: "Twenty", 25: "Twenty-five", 30: "Thirty"}
 HELD = {
     "is 99.993 % decode": lambda: f"is {100 * cost_of(REASONING).decode_share:.3f} % decode",
     "would save 0.0074 %": lambda: f"would save {100 * prefill_share(REASONING, 1):.2g} %",
