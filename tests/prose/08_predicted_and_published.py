@@ -14,7 +14,7 @@ from lessonlib.request.cost import request_cost
 from lessonlib.request.request import Request
 from lessonlib.time.deployment import Efficiency
 
-# Measured once on rows that are not in the repository, in per cent: in batches, and alone and in batches by the maximum.
+# Measured once, on rows that are not in the repository, in per cent: in batches; by the maximum, alone and in batches.
 BATCHES, MAXIMUM = 29, (17, 40)
 UNIFIED = typical_efficiency("m3-max").provenance  # it quotes what was measured on rows held back
 QUOTED = re.search(r"by (\d+)% on 1,400 measurements", UNIFIED)[1]

@@ -168,8 +168,8 @@ def reasoning_on_an_a100(answer: Number) -> str:
     answer.slip(least, "That is the floor: the full bandwidth, and no overhead.")
     answer.slip(least / typical.mbu, "You forgot the overhead, which every step has.")
     return (
-        f"{least:.1f} s of reading at {typical.mbu:.2f} of the bandwidth are {least / typical.mbu:.0f} s, and the steps "
-        f"have {(REASONING.output - 1) * typical.overhead:.0f} s of overhead; with the computing it is {answer}."
+        f"{least:.1f} s of reading at {typical.mbu:.2f} of the bandwidth are {least / typical.mbu:.0f} s, and the "
+        f"steps have {(REASONING.output - 1) * typical.overhead:.0f} s of overhead; with the computing it is {answer}."
     )
 
 
@@ -192,6 +192,6 @@ def levers_change_places(answer: Number) -> str:
     floor, answer.value = next(_turns(Efficiency())), float(next(_turns(typical)))
     answer.slip(floor, "That is the floor. Bytes and FLOPs do not lose the same.")
     return (
-        f"A batch of {floor} became {answer}, for {typical.mfu:.2f} of the peak is reached and {typical.mbu:.2f} of the "
-        "bandwidth: FLOPs count sooner."
+        f"A batch of {floor} became {answer}, for {typical.mfu:.2f} of the peak is reached and {typical.mbu:.2f} of "
+        "the bandwidth: FLOPs count sooner."
     )
