@@ -13,6 +13,7 @@ from lessonlib.face.exercises.book.notebook_07 import recorded_machine
 from lessonlib.face.figures.labels import along, label
 from lessonlib.face.figures.style import house_style, new_figure, png_bytes
 from lessonlib.face.figures.traffic_panels import traffic_panels
+from lessonlib.facts.catalogue import load_model
 from lessonlib.facts.workloads import load_workload
 from lessonlib.measured.efficiency import decode_fits, decode_search
 from lessonlib.measured.timing.cpu import recorded_cpu
@@ -21,6 +22,7 @@ from lessonlib.policy.full_server import steady_state
 from lessonlib.policy.levers import prefix_cache
 from lessonlib.policy.mix import price
 from lessonlib.request.request import Request
+from lessonlib.work.layouts import LAYOUTS
 
 HOSTILE = {
     "text.usetex": True,
@@ -53,7 +55,9 @@ BATCHES, TOKENS, STEPS = [1, 8, 33], np.array([1, 100, 4000]), np.array([1, 6400
 DRAWN = {
     "break_even_lines": lambda: figures.break_even_lines(server()),
     "cache_growth": lambda: figures.cache_growth({"llama-2-7b": (TOKENS, 5e5 * TOKENS), "mine": (TOKENS, TOKENS)}, "T"),
+    "cache_triangle": lambda: figures.cache_triangle(server(), REASONING),
     "fraction_by_step": lambda: figures.fraction_by_step(decode_search().points, decode_fits()[()], "T"),
+    "gpu_layouts": lambda: figures.gpu_layouts(*EIGHT),
     "lever_curves": lambda: figures.lever_curves(
         server(), dict.fromkeys("abcd", Request(9_000, 90_000)) | {"a": REASONING, "b": CHAT}, LEVERS, "T"
     ),
@@ -61,7 +65,10 @@ DRAWN = {
     "measured_steps": lambda: figures.measured_steps(
         recorded_machine(), [point for point in recorded_cpu().points if point.phase == "decode"], "T"
     ),
+    "memory_maps": lambda: figures.memory_maps(server()),
     "occupancy_over_time": lambda: figures.occupancy_over_time({"a": (STEPS, 1e9 * BATCHES_ARRAY, 5e10)}, "T"),
+    "one_batch": lambda: figures.one_batch(server(), REASONING),
+    "one_pass": lambda: figures.one_pass(server()),
     "output_token_prices": lambda: figures.output_token_prices(
         {"chat": (BATCHES, [300, 60, 9]), "reasoning": (BATCHES, [310, 80, 27])}, "T"
     ),
@@ -71,6 +78,7 @@ DRAWN = {
     "roofline_figure": lambda: figures.roofline_figure(
         [("a", 1, 3e12, "#000"), ("b", 900, 9e14, "#000")], 1e15, 3e12, "T"
     ),
+    "server_timeline": lambda: figures.server_timeline(server()),
     "step_by_depth": lambda: figures.step_by_depth({"a": ([0, 9], [0.02, 0.03], [0.01, 0.02])}, "T"),
     "step_over_answer": lambda: figures.step_over_answer(
         STEPS, *(step_parts(server(), REASONING, STEPS, 8, together) for together in (False, True)), 8, "T"
@@ -81,6 +89,7 @@ DRAWN = {
     "time_shares": lambda: figures.time_shares(STATES, "T"),
     "traffic_panels": lambda: traffic_panels(server(), [9, 900], [90, 9000], {"alone": price(server(), TWO, 1)}),
 }
+EIGHT = [server(load_model("mixtral-8x7b"), devices=8, layout=layout) for layout in LAYOUTS]
 LEVERS = {"int4": INT4, "fp8": FP8_CACHE, "prompt": prefix_cache(1.0)}
 BATCHES_ARRAY, TWO = np.array(BATCHES), Request(np.array([9, 900]), np.array([90, 9000]))
 

@@ -2,8 +2,10 @@
 
 A function that makes a figure is decorated with `@house_style()`: it starts from matplotlib's defaults, whatever the
 reader's matplotlibrc says. It takes what it draws and returns a Figure; none keeps pyplot state. `show(figure, alt,
-caption)` displays HTML with `<img alt>` and a caption, and the same PNG plain as a fall-back for a notebook that is not
-trusted yet. The background is opaque and light in both themes, so no label is lost.
+caption)` displays HTML with `<img alt>` and a caption, and the same PNG plain as a fall-back. The PNG is opaque and
+light, so no label is lost wherever it is shown. Where JupyterLab's theme is known (a trusted notebook, an HTML export),
+a rule of style makes it one with the page: in a dark theme light and dark change places, and each colour stays itself.
+A notebook that is not trusted yet loses the rule, and shows the light card.
 """
 
 import base64
@@ -48,6 +50,11 @@ STYLE: Any = {  # a dict of matplotlib's own keys
     "legend.frameon": False,
     "text.parse_math": False,  # a dollar in a name is a dollar
 }
+CARD = "box-sizing:border-box;max-width:100%;height:auto;background:#fff;padding:8px;border-radius:8px"
+THEMES = (  # 93 % of white turned round is the ground of JupyterLab's dark theme; on another, what is lighter is seen
+    "<style>[data-jp-theme-light=true] .lesson-figure{mix-blend-mode:darken}[data-jp-theme-light=false] .lesson-figure"
+    "{filter:invert(.933) hue-rotate(180deg);mix-blend-mode:lighten}</style>"
+)
 DPI = 120  # 8 inches are 960 px wide: sharp at full width, and 11 points stay above 12 px at 800
 
 
@@ -106,22 +113,33 @@ def png_bytes(figure: Figure, colours: int = 128) -> bytes:
     return stored.getvalue()
 
 
-def figure_html(png: bytes, alt: str, caption: str = "") -> str:
-    """A figure as HTML: the picture with its alternative text, and a caption. Both texts are escaped."""
+def figure_html(png: bytes, alt: str, caption: str = "", rule: str = "") -> str:
+    """A figure as HTML: the picture with its alternative text, and a caption. Both texts are escaped.
+
+    `rule`: an element of style that goes before it, such as THEMES.
+    """
     source = base64.b64encode(png).decode("ascii")
     words = f"<figcaption>{plain_html(caption)}</figcaption>" if caption else ""
     return (
-        f'<figure style="margin:0"><img src="data:image/png;base64,{source}" alt="{escape(printable(alt))}" '
-        f'style="max-width:100%;height:auto">{words}</figure>'
+        f'{rule}<figure style="margin:0"><img class="lesson-figure" src="data:image/png;base64,{source}" '
+        f'alt="{escape(printable(alt))}" style="{CARD}">{words}</figure>'
     )
 
 
+def described(figure: Figure, alt: str, caption: str) -> Figure:
+    """The figure with the words that `show` takes where it is given none."""
+    figure.alt, figure.caption = alt, caption  # type: ignore[attr-defined]
+    return figure
+
+
 @checked(figure=a(Figure), colours=count(2, 256))
-def show(figure: Figure, alt: str, caption: str, colours: int = 128) -> None:
+def show(figure: Figure, alt: str = "", caption: str = "", colours: int = 128) -> None:
     """Display a figure in a notebook. `alt`: what the picture shows, for those who do not see it; `caption`: its point.
 
-    Raises InvalidInputError when either is missing: no figure of this collection goes without.
+    Where they are not given, they are those that the figure's function attached. Raises InvalidInputError when either
+    is missing: no figure of this collection goes without.
     """
+    alt, caption = alt or getattr(figure, "alt", ""), caption or getattr(figure, "caption", "")
     for name, text in (("alt", alt), ("caption", caption)):
         if not isinstance(text, str) or len(text.split()) < 3:
             raise InvalidInputError(f"show: {name} is {shown(text)}; expected a sentence that describes the figure.")
@@ -129,7 +147,7 @@ def show(figure: Figure, alt: str, caption: str, colours: int = 128) -> None:
 
     png = png_bytes(figure, colours)
     bundle = {
-        "text/html": figure_html(png, alt, caption),
+        "text/html": figure_html(png, alt, caption, THEMES),
         "image/png": base64.b64encode(png).decode(),
         "text/plain": printable(alt),
     }
