@@ -17,8 +17,8 @@ MODEL_CURVES: dict[str, tuple[str, str]] = {
     "llama-2-7b": ("Llama-2-7B, MHA", OVERHEAD),
     "llama-3.1-8b": ("Llama-3.1-8B, GQA", CACHE),
     "deepseek-v3": ("DeepSeek-V3, MLA", OTHER),
-    "gpt-oss-20b": ("gpt-oss-20b, half the layers\nkeep 128 tokens", WEIGHTS),
-    "qwen3-next-80b-a3b": ("Qwen3-Next, constant state\nin three of four layers", INK),
+    "gpt-oss-20b": ("gpt-oss-20b, half in windows", WEIGHTS),
+    "qwen3-next-80b-a3b": ("Qwen3-Next, mostly states", INK),
 }
 
 
@@ -53,7 +53,7 @@ def cache_growth(curves: Mapping[str, tuple[Any, Any]], title: str) -> Figure:
             said, lines = f"{words}: {format_bytes(1e9 * y, 3)}", 1 + words.count("\n")
             if x < limit:  # it ended before
                 axes.plot(x, y, "o", color=ink, markersize=5, clip_on=False)
-                label(axes, (x, y), f"{words} ends", "above right", gap=56, color=ink)
+                label(axes, (x, y), f"{words.split(',')[0]} ends", "above right", gap=56, color=ink)
                 continue
             middle = max(y, top + line * lines / 2)
             label(axes, (limit, middle), said, "right", color=ink)

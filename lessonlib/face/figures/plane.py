@@ -59,9 +59,8 @@ def plane(
     for workload in workloads:  # once all dots are there
         words = f"{workload.label}\n{workload.prompt:,} → {workload.output:,}".replace(", ", ",\n")
         at = (workload.prompt, workload.output)  # of one that is cached, too: there is more room
-        label(
-            axes, at, words, *(("below", "left", "below left") if workload.cached else SIDES), gap=9, fontweight="bold"
-        )
+        sides = ("below", "left", "below left") if workload.cached else SIDES
+        label(axes, at, words, *sides, gap=9, fontweight="bold")
     return described(figure, *_words(deployment, workloads, batches, prefill_share))
 
 
