@@ -56,8 +56,8 @@ def past_capacity(requests: int = 8_000, rate: float = 4.0) -> ServingRun:
 
 @number("tokens")
 def cache_against_compute(answer: Number) -> str:
-    """Llama-3.1-8B in bf16 on an H100, `server`: at which span does reading a token's cache take as long as computing its
-    linear layers at peak?
+    """Llama-3.1-8B in bf16 on an H100, `server`: at which span does reading a token's cache take as long as computing
+    its linear layers at peak?
 
     - The reading takes K x span / bandwidth seconds, the computing 2 P / peak.
     - 2 P is `pass_cost(server, new=1).linear.flops`: 15.01e9 FLOP.
