@@ -94,7 +94,7 @@ def sparse_step(answer: Number) -> str:
     )
     return (
         f"V3 reads {dense / 1e6:.0f} MB. V3.2 reads {chosen / 1e6:.0f} MB of latents and {keys / 1e6:.0f} MB of index "
-        f"keys: {answer} less. The index keys weigh more than what they choose."
+        f"keys, more than of what they choose. V3 reads {answer} as much."
     )
 
 
