@@ -90,6 +90,11 @@ def test_no_model_is_an_alias_of_another():
         ("workload_marginals", ("workload", "quantity", "lengths", "how", "source_url", "retrieved", "licence")),
         ("workload_shares", ("workload", "coupling", "source_url", "retrieved", "licence", "note")),
         ("levers", ("id", "lever", "model_published", "times_faster", "source", "source_url", "retrieved", "licence")),
+        ("rl_rollouts", ("id", "system", "metric", "value", "unit", "source", "source_url", "retrieved", "licence")),
+        (
+            "reasoning_lengths",
+            ("id", "model", "benchmark", "output_tokens_mean", "source", "source_url", "retrieved", "licence", "note"),
+        ),
         ("references", ("key", "authors", "title", "venue", "year", "url", "checked")),
     ],
 )
@@ -114,6 +119,20 @@ def test_a_published_lever_names_what_the_catalogue_has_and_quotes_little_of_wha
         assert tokens is None or drafts is None or 1 <= tokens <= drafts + 1
     unstated = [row["source"] for row in rows if row["licence"] == "none stated"]
     assert len(unstated) <= 15 and max(map(unstated.count, unstated)) <= 2
+
+
+def test_thoughts_and_rollouts_are_plausible_and_quote_little_of_what_has_no_stated_licence():
+    for name in ("rl_rollouts", "reasoning_lengths"):
+        rows = table(name)
+        assert len({row["id"] for row in rows}) == len(rows)
+        unstated = [row["source"] for row in rows if row["licence"] in ("none stated", "not checked")]
+        assert len(unstated) <= 8 and max(map(unstated.count, unstated)) <= 2
+    for row in table("reasoning_lengths"):
+        cap = number(row, "max_tokens")
+        assert 1_000 < float(row["output_tokens_mean"]) < (cap or 100_000)
+    rollouts = {row["metric"]: float(row["value"]) for row in table("rl_rollouts")}
+    assert 0 < rollouts["time of a request, mean"] < rollouts["time of a request, largest"]
+    assert all(0 < value <= 100 for metric, value in rollouts.items() if metric.startswith("share"))
 
 
 @pytest.mark.parametrize("file, key", [("accelerators", "name"), ("workloads", "name"), ("references", "key")])

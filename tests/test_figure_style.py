@@ -73,11 +73,11 @@ DRAWN = {
         {"chat": (BATCHES, [300, 60, 9]), "reasoning": (BATCHES, [310, 80, 27])}, "T"
     ),
     "plane": lambda: figures.plane(server(), [load_workload(name) for name in ("chat", "agent-step")]),
-    "prefill_savings": lambda: figures.prefill_savings(COSTS, COSTS, "T"),
     "request_bars": lambda: figures.request_bars(COSTS, "T"),
     "roofline_figure": lambda: figures.roofline_figure(
         [("a", 1, 3e12, "#000"), ("b", 900, 9e14, "#000")], 1e15, 3e12, "T"
     ),
+    "savings_dots": lambda: figures.savings_dots({"chat": [0.03, 0.04]}, {"chat": [0.6, 0.5, 0.7]}, "T"),
     "server_timeline": lambda: figures.server_timeline(server()),
     "step_by_depth": lambda: figures.step_by_depth({"a": ([0, 9], [0.02, 0.03], [0.01, 0.02])}, "T"),
     "step_over_answer": lambda: figures.step_over_answer(

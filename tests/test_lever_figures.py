@@ -1,20 +1,21 @@
-"""The figures of notebook 05: curves end where the arithmetic ends, labels say it, and none covers another."""
+"""The figures of notebooks 05 and 06: curves end where the arithmetic ends, labels say it, and none covers another."""
 
 import io
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from lessonlib.base.units import format_percent
 from lessonlib.face.exercises.book.common import server
-from lessonlib.face.figures.batches import break_even_lines, lever_curves, prefill_savings
-from lessonlib.face.palette import CACHE, PREFILL
+from lessonlib.face.figures.batches import break_even_lines, lever_curves, savings_dots
+from lessonlib.face.palette import CACHE
 from lessonlib.facts.workloads import load_workload
-from lessonlib.policy.full_server import memory_batch
+from lessonlib.policy.full_server import memory_batch, steady_state
 from lessonlib.policy.levers import prefix_cache, quantised
 from lessonlib.policy.sensitivity import break_even_by_rho, break_even_output
 from lessonlib.request.cost import request_cost
+from lessonlib.time.deployment import Efficiency
 
 NAMES = {"chat": "chat", "reasoning": "reasoning", "production R1": "production-reasoning", "agent step": "agent-step"}
 REQUESTS = {label: load_workload(name).request for label, name in NAMES.items()}
@@ -27,37 +28,32 @@ def laid_out(figure):
 
 def assert_labels_are_apart_and_inside(figure):
     level = [text for axes in figure.axes for text in axes.texts if not text.get_rotation()]
-    boxes = {(id(text.axes), text.get_text()): text.get_window_extent() for text in level}
-    assert len(boxes) == len(level)
+    boxes = {(number, text.get_text()): text.get_window_extent() for number, text in enumerate(level)}
     for (_, words), box in boxes.items():
         assert figure.bbox.x0 <= box.x0 and box.x1 <= figure.bbox.x1, f"{words!r} is cut off"
     for (one, box), (two, other) in itertools.combinations(boxes.items(), 2):
         assert not box.overlaps(other), f"{one[1]!r} and {two[1]!r} overlap"
 
 
-@pytest.fixture(scope="module")
-def costs():
-    alone = {label: request_cost(server(), request) for label, request in REQUESTS.items()}
-    limits = {label: server().largest_batch(request.prompt + request.output) for label, request in REQUESTS.items()}
-    return alone, {label: request_cost(server(), request, limits[label]) for label, request in REQUESTS.items()}
-
-
-def test_a_prefill_curve_ends_at_the_share_of_its_clock(costs):
-    alone, full = costs
-    figure = laid_out(prefill_savings(alone, full, "A title"))
-    shares = (
-        [cost.prefill.seconds / cost.seconds for cost in alone.values()],
-        [cost.prefill.seconds / cost.seconds for cost in full.values()],
-        [cost.ttft / cost.undisturbed for cost in full.values()],
-    )
-    for axes, expected in zip(figure.axes, shares, strict=True):
-        curves = [line for line in axes.lines if line.get_color() == PREFILL]
-        for curve, share in zip(curves, expected, strict=True):
-            removed, saved = curve.get_data()
-            assert saved == pytest.approx(100 * share * removed, rel=1e-9)  # 1 - 1 / speed-up = share (1 - 1 / k)
-        labels = {text.get_text() for text in axes.texts}
-        assert labels == {f"{label} {format_percent(s, 2)}" for label, s in zip(REQUESTS, expected, strict=True)}
-    assert "reasoning 0.0074 %" in {text.get_text() for text in figure.axes[0].texts}
+def test_a_dot_is_the_share_at_the_floor_and_its_line_reaches_over_the_efficiencies():
+    efficiencies = (Efficiency(), Efficiency(mfu=0.4, mbu=0.8), Efficiency(mfu=0.8, mbu=0.6))
+    machines = [replace(server(), efficiency=each) for each in efficiencies]
+    shares = [
+        {name: [of(one, load_workload(w)) for one in machines] for name, w in NAMES.items()}
+        for of in (
+            lambda machine, load: 1 - request_cost(machine, load.request).decode_share,
+            lambda machine, load: steady_state(machine, load.mean).shares["prefill"],
+        )
+    ]
+    figure = laid_out(savings_dots(*shares, "A title"))
+    (axes,) = figure.axes
+    dots = [float(line.get_xdata()[0]) for line in axes.lines if line.get_marker() == "o"]
+    assert dots == [100 * found[0] for rows in shares for found in rows.values()]
+    spans = [tuple(line.get_xdata()) for line in axes.lines if line.get_linewidth() == 5]
+    assert spans == [(100 * min(found), 100 * max(found)) for rows in shares for found in rows.values()]
+    assert all(low <= dot <= high for (low, high), dot in zip(spans, dots, strict=True))
+    labels = [text.get_text() for text in axes.texts]
+    assert labels[0] == "alone 2.6 %" and labels[4] == "full server 56 %"
     assert_labels_are_apart_and_inside(figure)
 
 
@@ -92,3 +88,13 @@ def test_the_dot_is_where_the_best_lever_of_the_limit_takes_over():
         turns.append(f"from batch {dot[0]:.0f}")
     assert said == turns
     assert_labels_are_apart_and_inside(figure)
+
+
+def test_a_band_reaches_over_the_efficiencies():
+    efficiencies, lever = (Efficiency(mbu=0.5), Efficiency(overhead=2e-3)), quantised(blocks="int4")
+    figure = lever_curves(server(), REQUESTS, {"int4 weights": lever}, "A title", efficiencies)
+    (band,) = figure.axes[1].collections[:1]
+    found = [[lever.speedup(replace(server(), efficiency=e), REQUESTS["reasoning"], 1)] for e in efficiencies]
+    at_one = band.get_paths()[0].vertices
+    ends = at_one[at_one[:, 0] == 1][:, 1]
+    assert min(ends) == pytest.approx(np.min(found)) and max(ends) == pytest.approx(np.max(found))

@@ -2,70 +2,51 @@
 
 from dataclasses import replace
 
-from lessonlib import Efficiency
-from lessonlib.face.exercises.book.common import CHAT, FP8_CACHE, INT4, REASONING, cost_of, server
-from lessonlib.face.exercises.book.notebook_05 import SPECULATION
-from lessonlib.policy.levers import faster_peak, more_bandwidth, prefix_cache
-from lessonlib.policy.sensitivity import break_even_output, elasticities
+from lessonlib import Efficiency, load_workload, steady_state
+from lessonlib.face.exercises.book.common import REASONING, server
+from lessonlib.face.exercises.book.notebook_05 import full
+from lessonlib.measured import typical_efficiency
+from lessonlib.policy.estimates import ridge_tokens
+from lessonlib.policy.sensitivity import break_even_output
 
-REAL = Efficiency(mfu=0.6, mbu=0.8)
-
-
-def prefill_percent(request, batch=1):
-    return 100 * (1 - cost_of(request, batch).decode_share)
-
-
-def at_limit(request, rate):
-    return elasticities(server(), request, server().largest_batch(request.prompt + request.output))[rate]
-
-
-def faster(lever, batch):
-    return lever.speedup(server(), REASONING, batch)
-
-
-def turn(request, one, other, efficiency=None):
-    """The first batch at which one lever beats the other."""
-    machine = replace(server(), efficiency=efficiency or Efficiency())
-    batches = range(1, machine.largest_batch(request.prompt + request.output) + 1)
-    return next(b for b in batches if one.speedup(machine, request, b) > other.speedup(machine, request, b))
-
+TYPICAL = typical_efficiency("h100-sxm")
+LOSSES = Efficiency(mfu=0.6, mbu=0.8)  # of two columns of a table
+KNIFE = 40  # a batch of chat, of a table
+CARD = 50e9  # byte/s of a network card, an example
 
 HELD = {
-    "each accepted with 0.7": lambda: f"each accepted with {SPECULATION.acceptance}",
-    "**Acceptance is assumed**: 0.7": lambda: f"**Acceptance is assumed**: {SPECULATION.acceptance}",
-    "0.0074 % of reasoning alone, 2.6 % of chat alone, 67 % of chat's GPU clock at its limit": lambda: (
-        f"{prefill_percent(REASONING):.4f} % of reasoning alone, {prefill_percent(CHAT):.1f} % of chat alone, "
-        f"{prefill_percent(CHAT, server().largest_batch(1152)):.0f} % of chat's GPU clock at its limit"
+    "under the ridge of 295": lambda: f"under the ridge of {ridge_tokens(server()):.0f}",
+    "reach 0.6 of the peak and 0.8 of the bandwidth": lambda: (
+        f"reach {LOSSES.mfu} of the peak and {LOSSES.mbu} of the bandwidth"
     ),
-    "for one of 100 tokens, 20 output tokens make its prefill a twentieth": lambda: (
-        f"for one of 100 tokens, {break_even_output(server(), 100)} output tokens make its prefill a twentieth"
+    "0.1 % of a full reasoning server, 56 % of a full chat server": lambda: (
+        f"{100 * full('reasoning').shares['prefill']:.1f} % of a full reasoning server, "
+        f"{100 * full('chat').shares['prefill']:.0f} % of a full chat server"
     ),
     "20 or 21 output tokens": lambda: (
         " or ".join(str(found) for found in sorted({break_even_output(server(), prompt) for prompt in range(1, 296)}))
         + " output tokens"
     ),
-    "chat follows peak (-0.755) and reasoning bandwidth (-0.9996)": lambda: (
-        f"chat follows peak ({at_limit(CHAT, 'peak'):.3f}) and reasoning bandwidth "
-        f"({at_limit(REASONING, 'bandwidth'):.4f})"
+    "At batch 40 prompts ride nearly free at the floor, and no longer there": lambda: (
+        f"At batch {KNIFE} prompts ride nearly free at the floor, and "
+        f"{'no longer' if mixed_share(Efficiency()) < 0.02 < mixed_share(LOSSES) else 'as well'} there"
     ),
-    "4-bit weights: 2.83 times alone, 1.32 at batch 32.": lambda: (
-        f"4-bit weights: {faster(INT4, 1):.2f} times alone, {faster(INT4, 32):.2f} at batch 32."
-    ),
-    "An fp8 cache: 1.03, then 1.48.": lambda: (
-        f"An fp8 cache: {faster(FP8_CACHE, 1):.2f}, then {faster(FP8_CACHE, 32):.2f}."
-    ),
-    "below batch 37": lambda: f"below batch {turn(CHAT, prefix_cache(1.0), INT4)}",
-    "From batch 64 on": lambda: f"From batch {turn(CHAT, faster_peak(2), more_bandwidth(2))} on",
-    "With 0.6 of the peak and 0.8 of the bandwidth, chat's cached prompts pass int4 weights at batch 26 already, and "
-    "FLOP/s pass bandwidth at batch 41. Reasoning's 24 stays.": lambda: (
-        f"With {REAL.mfu} of the peak and {REAL.mbu} of the bandwidth, chat's cached prompts pass int4 weights at "
-        f"batch {turn(CHAT, prefix_cache(1.0), INT4, REAL)} already, and FLOP/s pass bandwidth at batch "
-        f"{turn(CHAT, faster_peak(2), more_bandwidth(2), REAL)}. Reasoning's {turn(REASONING, FP8_CACHE, INT4, REAL)} "
-        "stays."
-    ),
-    "passes int4 weights at batch 24": lambda: f"passes int4 weights at batch {turn(REASONING, FP8_CACHE, INT4)}",
-    "at batch 37 for chat (prefill passes weights) and at batch 24 for reasoning": lambda: (
-        f"at batch {turn(CHAT, prefix_cache(1.0), INT4)} for chat (prefill passes weights) and at batch "
-        f"{turn(REASONING, FP8_CACHE, INT4)} for reasoning"
+    "a network card of 50 GB/s": lambda: f"a network card of {CARD / 1e9:.0f} GB/s",
+    "stays below 0.2 % in every column": lambda: (
+        f"stays below {0.2 if most_of_reasoning() < 0.002 else most_of_reasoning()} % in every column"
     ),
 }
+
+
+def most_of_reasoning() -> float:
+    """The largest share of prefill on a full reasoning server, at the floor and at typical efficiencies."""
+    machines = [
+        replace(server(), efficiency=each) for each in (Efficiency(), TYPICAL.low, TYPICAL.middle, TYPICAL.high)
+    ]
+    return max(steady_state(machine, REASONING).shares["prefill"] for machine in machines)
+
+
+def mixed_share(efficiency: Efficiency) -> float:
+    """The share of prefill in chat's GPU time at KNIFE, its prompts mixed into decode steps."""
+    machine = replace(server(), efficiency=efficiency)
+    return steady_state(machine, load_workload("chat").mean, KNIFE, mixed=True).shares["prefill"]

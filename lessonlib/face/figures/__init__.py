@@ -5,7 +5,7 @@ from lessonlib.face.figures.batches import (
     lever_curves,
     occupancy_over_time,
     output_token_prices,
-    prefill_savings,
+    savings_dots,
     throughput_by_batch,
 )
 from lessonlib.face.figures.cache import cache_growth, step_by_depth, step_over_answer

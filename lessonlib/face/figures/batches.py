@@ -1,6 +1,7 @@
 """Figures by batch: throughput, prices, occupancy, levers; and what a faster prefill saves."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,12 +24,12 @@ from lessonlib.face.palette import (
 )
 from lessonlib.policy.full_server import memory_batch
 from lessonlib.policy.levers import Lever
-from lessonlib.policy.sensitivity import break_even_by_rho, break_even_output, faster_prefill
-from lessonlib.request.cost import RequestCost
+from lessonlib.policy.sensitivity import break_even_by_rho, break_even_output
 from lessonlib.request.request import Request
-from lessonlib.time.deployment import DEPLOYMENT, Deployment
+from lessonlib.time.deployment import DEPLOYMENT, Deployment, Efficiency
 
 TWO_REQUESTS = (INK, OTHER)  # their curves: requests, not phases or parts
+BAND_POINTS = 24  # batches at which a band is computed
 
 
 @house_style()
@@ -110,38 +111,31 @@ def occupancy_over_time(panels: Mapping[str, tuple[Any, Any, float]], title: str
 
 
 @house_style()
-def prefill_savings(alone: Mapping[str, RequestCost], full: Mapping[str, RequestCost], title: str) -> Figure:
-    """Amdahl: the share of time that a prefill k times faster saves, for k from 1 to infinity, which stands at the end.
+def savings_dots(alone: Mapping[str, Sequence[float]], full: Mapping[str, Sequence[float]], title: str) -> Figure:
+    """The share of time that a free prefill saves, a row for each workload, on a log scale; dashed is 5 %.
 
-    `alone` and `full`: label to cost, at batch 1 and at a full server's batch. Three panels: alone, where both clocks
-    are the same, and full on each clock. A label says the saving at infinity, the most there is; dashed is 5 %.
+    `alone` and `full`: label to shares, the floor's first and then those at some efficiencies. A dot stands at the
+    floor, which its label says, hollow where the request is alone. The line through it reaches from the least of its
+    shares to the largest.
     """
-    panels = {
-        "alone: both clocks": {label: (cost.ttft, cost.decode.seconds) for label, cost in alone.items()},
-        "own limit: GPU clock": {label: (cost.prefill.seconds, cost.decode.seconds) for label, cost in full.items()},
-        "own limit: request clock": {label: (cost.ttft, cost.decode.seconds) for label, cost in full.items()},
-    }
-    figure, axes = new_panels(title, list(panels), height=4.8, columns=len(panels))
-    removed = np.append(np.geomspace(1e-4, 0.05, 60), np.linspace(0.05, 1, 120)[1:])  # 1 - 1 / k
-    with np.errstate(divide="ignore"):
-        factors = 1 / (1 - removed)
-    ends = []
-    for panel, seconds in zip(axes, panels.values(), strict=True):
-        panel.set(yscale="log", xlim=(0, 1), ylim=(1e-3, 130))
-        panel.axhline(5, color=BOUNDARY, linestyle="--", linewidth=1.2, zorder=1)
-        panel.set_xticks([1 - 1 / k for k in (1, 2, 4, 10, np.inf)], ["1", "2", "4", "10", "∞"], color=INK)
-        savings = {name: 100 * (1 - 1 / faster_prefill(*both, factors)) for name, both in seconds.items()}
-        for saving in savings.values():
-            panel.plot(removed, saving, color=PREFILL)
-        ends.append((panel, {name: saving[-1] for name, saving in savings.items()}))
-    plain_numbers(axes[0].yaxis, "{:g} %")
-    axes[0].set_ylabel("time saved (log scale); dashed: 5 %")
-    figure.supxlabel("prefill k times faster (on a scale of 1 - 1/k, which has infinity on it)", fontsize=11, color=INK)
-    style: dict[str, Any] = {"gap": 2, "color": PREFILL_INK}
-    for panel, most in ends:
-        for name in sorted(most, key=most.__getitem__, reverse=True):
-            words = f"{name} {format_percent(most[name] / 100, 2)}"
-            label(panel, (1, most[name]), words, "above left", "below left", **style)
+    figure, axes = new_figure(title, height=4.6)
+    axes.set(xscale="log", xlim=(3e-3, 100), ylim=(len(full) - 0.4, -0.5))
+    axes.set_yticks(range(len(full)), list(full), color=INK)
+    axes.tick_params(axis="y", length=0)
+    plain_numbers(axes.xaxis, "{:g} %")
+    axes.grid(axis="x")
+    axes.axvline(5, color=BOUNDARY, linestyle="--", linewidth=1.2, zorder=1)
+    axes.set_xlabel("time that a free prefill saves (log scale); dashed: 5 %")
+    words = []
+    for rows, name, shift in ((alone, "alone", -0.15), (full, "full server", 0.2)):
+        for row, shares in enumerate(rows.values()):
+            floor, low, high = (100 * share for share in (shares[0], min(shares), max(shares)))
+            axes.plot((low, high), [row + shift] * 2, color=PREFILL, linewidth=5, alpha=0.35, solid_capstyle="butt")
+            filled = PREFILL if rows is full else "white"
+            axes.plot(floor, row + shift, "o", color=PREFILL, markerfacecolor=filled, markersize=8)
+            words.append(((floor, row + shift), f"{name} {format_percent(floor / 100, 2)}"))
+    for at, said in words:
+        label(axes, at, said, "above right", "above left", gap=5, color=PREFILL_INK)
     return figure
 
 
@@ -177,12 +171,14 @@ def lever_curves(
     requests: Mapping[str, Request],
     levers: Mapping[str, Lever],
     title: str,
+    efficiencies: Sequence[Efficiency] = (),
     colours: Sequence[str] = (WEIGHTS, CACHE, PREFILL),
 ) -> Figure:
     """How many times faster each lever makes each of four requests, by batch, up to the memory limit (log scale).
 
     `requests`: label to request, four of them; `levers`: label to lever, in the order of `colours`. GPU clock, the
-    batch held. A dot marks the batch from which on the lever that is best at the limit is the best.
+    batch held. A dot marks the batch from which on the lever that is best at the limit is the best. A band beside a
+    curve is what the lever gives at `efficiencies`.
     """
     figure, axes = new_panels(title, list(requests), height=5.8, rows=2, columns=2)
     for panel, request in zip(axes, requests.values(), strict=True):
@@ -202,6 +198,11 @@ def lever_curves(
         for name, curve in sorted(curves.items(), key=lambda item: item[1][-1]):
             colour = colours[list(levers).index(name)]
             panel.plot(batches, curve, color=colour, clip_on=False)
+            if efficiencies:
+                machines = [replace(deployment, efficiency=efficiency) for efficiency in efficiencies]
+                some = np.unique(np.geomspace(1, limit, BAND_POINTS).round().astype(int))
+                gains = [[levers[name].speedup(machine, request, int(b)) for b in some] for machine in machines]
+                panel.fill_between(some, np.min(gains, 0), np.max(gains, 0), color=colour, alpha=0.2, linewidth=0)
             lowest = max(curve[-1], lowest + 0.19)  # a line of letters apart from the label beneath
             label(panel, (limit, lowest), f"{name} {curve[-1]:.2f}", "right", color=INKS.get(colour, colour))
         best = max(curves.values(), key=lambda curve: curve[-1])

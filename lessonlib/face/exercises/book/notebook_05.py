@@ -1,80 +1,118 @@
 """The exercises of notebook 05_when_prefill_stops_mattering."""
 
-from lessonlib.face.exercises.book.common import (
-    CHAT,
-    FP8_CACHE,
-    INT4,
-    REASONING,
-    cost_of,
-    largest_batch,
-    mixture,
-    server,
-)
-from lessonlib.face.exercises.exercises import Choice, Number, choice, number
-from lessonlib.policy.full_server import steady_state
-from lessonlib.policy.levers import faster_peak, more_bandwidth, prefix_cache
+from functools import cache
+
+from lessonlib.face.exercises.book.common import server
+from lessonlib.face.exercises.exercises import Choice, Number, choice, number, predict
+from lessonlib.facts.catalogue import load_accelerator, load_model
+from lessonlib.facts.workloads import load_workload
+from lessonlib.model.precision import Precision
+from lessonlib.policy.full_server import SteadyState, steady_state
+from lessonlib.policy.levers import RELOAD_RATES, PrefixReload, prefix_reload
 from lessonlib.policy.sensitivity import break_even_by_rho, break_even_output, faster_prefill
 from lessonlib.request.cost import request_cost
-from lessonlib.time.deployment import Deployment, Efficiency, Speculation
+from lessonlib.request.request import Request
+from lessonlib.time.deployment import Deployment
 from lessonlib.time.roofline import pass_cost
 
-SLOW_STEPS = 2e-3  # seconds of overhead that a pass has in one exercise
-SPECULATION = Speculation(draft_tokens=4, acceptance=0.7, draft="free")
+PCIE = RELOAD_RATES["PCIe 5.0 x16"]
+DISK = 7e9  # byte/s that a fast disk reads
+SHORT_PREFIX = Request(1_100, 100, cached=1_000)
 RHO_IS_NOT_IT = "That is rho's estimate. rho takes the prefill for compute bound, and 100 tokens are under the ridge."
 
 
-def _twice_prefill(batch: int, k: float = 2.0) -> float:
-    cost = cost_of(CHAT, batch)
-    return faster_prefill(cost.prefill.seconds, cost.decode.seconds, k)
+@cache
+def older() -> Deployment:
+    """Another machine than the lesson's own: Qwen3-8B in bf16 on one A100."""
+    return Deployment(load_model("qwen3-8b"), load_accelerator("a100-sxm-80gb"), Precision("bf16"))
 
 
-def _with_overhead(bandwidth: float) -> float:
-    efficiency = Efficiency(overhead=SLOW_STEPS)
-    slow = Deployment(server().model, server().accelerator, server().precision, efficiency=efficiency)
-    case = more_bandwidth(bandwidth)(slow, REASONING)
-    return request_cost(case.deployment, case.request, case.batch).seconds
+SUMMARY = Request(600, 3_000)
 
 
-@number("%", tolerance=0.02)
+@cache
+def full(name: str, mixed: bool = False) -> SteadyState:
+    """A full server of requests of a workload's mean lengths."""
+    return steady_state(server(), load_workload(name).mean, mixed=mixed)
+
+
+def _faster(state: SteadyState, k: float = 3.0) -> float:
+    prefill = state.parts["prefill"]
+    return faster_prefill(prefill, state.seconds_per_request - prefill, k)
+
+
+def _disk() -> PrefixReload:
+    return prefix_reload(server(), SHORT_PREFIX, DISK)
+
+
+@predict("%")
 def free_prefill(answer: Number) -> str:
-    """The reasoning prefill takes no time at all. What per cent of its time is saved, alone on the GPU?
+    """Qwen3-8B on one A100, alone, 600 prompt and 3,000 output tokens. Its prefill takes no time at all. What per cent
+    of its time is saved?
 
     - Infinitely fast means that the whole prefill falls away. So: which share of the seconds is prefill?
-    - The prefill costs as much as one decode step, and there are 12,799 of those.
+    - The ridge of an A100 is 153 tokens. How many decode steps does a prefill of 600 tokens cost? 2,999 steps follow.
     """
-    cost = cost_of(REASONING)
+    cost = request_cost(older(), SUMMARY)
     answer.value = 100 * cost.prefill.seconds / cost.seconds
     answer.slip(
-        100 * REASONING.prompt / (REASONING.prompt + REASONING.output),
-        "That is the prompt's share of the tokens. All its tokens go through in one pass.",
+        100 * SUMMARY.prompt / (SUMMARY.prompt + SUMMARY.output),
+        "That is the prompt's share of the tokens. Its tokens go through in one pass.",
     )
     answer.slip(
         100 * cost.prefill.flops / cost.flops,
         "That is the prefill's share of the FLOPs. What is saved is a share of seconds.",
     )
-    return f"Prefill {1e3 * cost.prefill.seconds:.3f} ms of {cost.seconds:.2f} s: {answer}."
+    return (
+        f"The prefill takes {1e3 * cost.prefill.seconds:.1f} ms, as long as a few steps, and there are 2,999 of those: "
+        f"{answer}."
+    )
 
 
 @number("times")
-def twice_prefill(answer: Number) -> str:
-    """At chat's memory limit the prefill becomes twice as fast. How many times faster is the GPU clock?
+def prefill_three_times(answer: Number) -> str:
+    """A full server of chat's mean requests. Its prefill becomes three times as fast. How many times faster is the
+    server?
 
-    - Amdahl: time before over time after, (prefill + decode) / (prefill / 2 + decode).
-    - policy.faster_prefill(prefill, decode, 2); seconds of request_cost(server, chat, limits["chat"]).
+    - Amdahl: time before over time after, (prefill + decode) / (prefill / 3 + decode).
+    - full["chat"].shares["prefill"] is the share of GPU time that is prefill.
     """
-    limit = int(largest_batch(CHAT))
-    prefill, decode = cost_of(CHAT, limit).prefill.seconds, cost_of(CHAT, limit).decode.seconds
-    answer.value = _twice_prefill(limit)
-    answer.slip(2, "Only the prefill is twice as fast. The decode takes as long as before.")
+    state = full("chat")
+    share = state.shares["prefill"]
+    answer.value = _faster(state)
+    answer.slip(3, "Only the prefill is three times as fast. The decode takes as long as before.")
+    answer.slip(_faster(state, float("inf")), "That is an infinitely fast prefill. A third of it stays.")
+    cost = request_cost(server(), load_workload("chat").request)
     answer.slip(
-        _twice_prefill(limit, float("inf")), "That is an infinitely fast prefill. Twice as fast leaves half of it."
+        faster_prefill(cost.prefill.seconds, cost.decode.seconds, 3.0),
+        "That is one request alone. Take the full server.",
     )
-    answer.slip(_twice_prefill(1), "That is one request alone. Take the batch that fills the memory.")
-    answer.slip(_twice_prefill(32), "That is batch 32, a server that is nearly empty.")
-    return (
-        f"At batch {limit} prefill takes {prefill:.3f} s and decode {decode:.3f} s. Half of the prefill stays: "
-        f"{answer}."
+    saved = 2 * share / 3
+    return f"Prefill is {100 * share:.1f} % of GPU time, and a third of it stays: 1 / (1 - {saved:.4f}) = {answer}."
+
+
+@choice("c")
+def mixed_chat(answer: Choice) -> str:
+    """The same full chat server now mixes all its prompts into decode steps. What share of GPU time would a free
+    prefill still save?
+
+    a: about 1 %, for prompts ride along on weights that are read anyway
+    b: about 20 %
+    c: about 55 %, nearly what it was
+
+    - At which batch do the linear layers of a mixed pass reach the roof? Before that, compute is to spare.
+    - A prompt token that rides along still has to be computed.
+    """
+    state, mixed = full("chat"), full("chat", mixed=True)
+    before, after = (100 * one.shares["prefill"] for one in (state, mixed))
+    few = steady_state(server(), load_workload("chat").mean, 16, mixed=True)
+    answer.says(
+        a=f"So it is at batch 16, with {100 * few.shares['prefill']:.1f} %. At batch {state.batch} the linear layers "
+        f"compute without a pause, and the prompt tokens have to be computed as well: {after:.0f} %.",
+        b=f"There is no compute to spare at batch {state.batch}. It is {after:.0f} %.",
+        c=f"{after:.1f} % against {before:.1f} %: what is saved is the reading of weights, and nobody waited for that.",
     )
+    return f"{answer}. It is {after:.1f} % against {before:.1f} % without mixing."
 
 
 @number("output tokens", tolerance=0.001)
@@ -96,110 +134,56 @@ def short_prompt(answer: Number) -> str:
     )
 
 
-@number("times")
-def int4_at_32(answer: Number) -> str:
-    """Weights in 4 bits, reasoning at batch 32: how many times faster is it?
+@number("ms")
+def reload_agent(answer: Number) -> str:
+    """The agent step finds 102,919 tokens of its prompt in a prefix cache, in the memory of the CPU. How many ms does
+    it take to bring their KV cache to the GPU over PCIe 5.0, 63 GB/s one way?
 
-    - Which share of the time at batch 32 is weights? Only that shrinks.
-    - policy.quantised(blocks="int4", experts="int4").speedup(server, reasoning, 32)
+    - Bytes of a cached token: 131,072 for Llama-3.1-8B in bf16.
+    - Bytes over byte/s.
     """
-    cost = cost_of(REASONING, 32)
-    weights = cost.prefill.linear.seconds + cost.decode.linear.seconds
-    before, after = server().sizes.dense_bytes, INT4(server(), REASONING).deployment.sizes.dense_bytes
-    answer.value = INT4.speedup(server(), REASONING, 32)
-    answer.slip(4, "That is the ratio of 16 bits to 4. A step also reads the cache, which stays as it is.")
-    answer.slip(
-        cost.seconds / (cost.seconds - 0.75 * weights),
-        "You made every weight four times smaller. The LM head and the norms stay in bf16, and int4 carries scales: "
-        "4.25 bits a weight.",
-    )
-    answer.slip(INT4.speedup(server(), REASONING, 1), "That is batch 1. At batch 32 the steps read 32 caches as well.")
-    return (
-        f"Weights are {100 * cost.decode.linear.seconds / cost.seconds:.0f} % of the time at batch 32. A pass streams "
-        f"{before / 1e9:.2f} GB of them before and {after / 1e9:.2f} GB after, since the head stays in bf16: {answer}."
-    )
+    request = load_workload("agent-step").request
+    found = prefix_reload(server(), request, PCIE)
+    answer.value = 1e3 * found.reload
+    answer.slip(1e3 * found.bytes / server().bandwidth, "That is the time to read them from the GPU's own memory.")
+    link = 1e3 * prefix_reload(server(), request, RELOAD_RATES["NVLink-C2C"]).reload
+    answer.slip(link, "That is NVLink-C2C, 450 GB/s. Over PCIe it takes longer.")
+    return f"{request.cached:,} x 131,072 B = {found.bytes / 1e9:.2f} GB, over 63 GB/s: {answer}."
 
 
-@number("times")
-def fp8_cache_at_32(answer: Number) -> str:
-    """The cache in fp8 instead of bf16, reasoning at batch 32: how many times faster is it?
+@choice("b")
+def prefix_on_disk(answer: Choice) -> str:
+    """A prefix of 1,000 tokens lies on a fast disk, 7 GB/s. Is it quicker to fetch it, or to compute it again?
 
-    - Which share of the time at batch 32 is cache? Half of that falls away.
-    - policy.quantised(cache="fp8").speedup(server, reasoning, 32)
+    a: to fetch it, by far: ten times as quick or more
+    b: to compute it again, but less than twice as quick
+    c: to compute it again, by far: ten times as quick or more
+
+    - Fetching: 1,000 x 131,072 bytes over 7 GB/s.
+    - Computing: 2 FLOP for each of 8 billion parameters and each token, at 989 TFLOP/s.
     """
-    cost = cost_of(REASONING, 32)
-    answer.value = FP8_CACHE.speedup(server(), REASONING, 32)
-    answer.slip(2, "Only the cache's bytes are halved. The weights are read as before.")
-    answer.slip(FP8_CACHE.speedup(server(), REASONING, 1), "That is batch 1, where a step reads one small cache.")
-    reads = 100 * cost.decode.attention.seconds / cost.seconds
-    return f"Cache reads are {reads:.1f} % of the time, and half of that is saved: {answer}."
-
-
-@choice("d")
-def lever_at_limit(answer: Choice) -> str:
-    """A reasoning server is at its memory limit. Which of these helps most?
-
-    a: every prompt found in a prefix cache
-    b: twice the FLOP/s
-    c: weights in int4
-    d: the cache in fp8
-
-    - What do its steps read on a full server: more weights or more cache?
-    - A smaller cache does two things: a step reads less, and more requests fit.
-    """
-    prefix, peak, int4, fp8 = (
-        lever.speedup_at_limit(server(), REASONING) for lever in (prefix_cache(1.0), faster_peak(2), INT4, FP8_CACHE)
-    )
-    full = steady_state(server(), REASONING)
-    prefill, weights, reads = (100 * share for share in full.shares.values())
+    found = _disk()
+    fetch, again = 1e3 * found.reload, 1e3 * found.recompute
     answer.says(
-        a=f"Prefill is {prefill:.3f} % of its GPU clock. A prefix cache makes it {prefix:.4f} times as fast.",
-        b=f"Decode waits for memory, not for FLOPs: {peak:.4f} times as fast.",
-        c=f"{int4:.2f} times as fast: weights are only {weights:.0f} % of the time, and the room they leave holds a "
-        "few more requests.",
-        d=f"{fp8:.2f} times as fast. Cache reads are {reads:.0f} % of the time, and half the bytes also make room for "
-        "twice the batch, so the weights are shared by twice as many.",
+        a=f"That would be so over NVLink. From the disk it takes {fetch:.1f} ms, and computing takes {again:.1f} ms.",
+        b=f"Fetching takes {fetch:.1f} ms, computing {again:.1f} ms.",
+        c=f"A disk is slow, but so is a prefill: {fetch:.1f} ms against {again:.1f} ms.",
     )
-    return f"{answer}: {fp8:.2f} times as fast, against {int4:.2f} for int4 weights."
+    return f"{answer}: {fetch:.1f} ms against {again:.1f} ms."
 
 
-@number("times")
-def speculation_experts(answer: Number) -> str:
-    """Qwen3-30B-A3B, batch 1: 4 drafts cost nothing, each is accepted with 0.7. By the bytes of the weights alone, how
-    many times faster is it?
+@number("decode GPUs")
+def decode_gpus(answer: Number) -> str:
+    """Production R1, full servers of the mean request. One GPU only prefills. How many GPUs that only decode does it
+    keep busy?
 
-    - Tokens of a round, over how many times more bytes the verifying pass reads than a step.
-    - Bytes of a pass of n tokens: pass_cost(mixture, new=n, logits=n).linear.bytes, for n = 1 and n = 5.
+    - GPU seconds of decode over GPU seconds of prefill, of the same request.
+    - full["production R1"].shares has the share of prefill, of linear layers and of attention.
     """
-    one, five = (pass_cost(mixture(), new=n, logits=n).linear.bytes for n in (1, 5))
-    separate = one + 4 * (one - mixture().sizes.dense_bytes)  # if no two of the five tokens ever shared an expert
-    tokens = SPECULATION.tokens_per_round
-    answer.value = tokens * one / five
-    answer.slip(
-        tokens,
-        "These are the tokens of a round. But the pass that verifies five tokens reads the experts of five.",
-    )
-    answer.slip(5 * one / five, "You took every draft for accepted. A round yields 1 + a + ... + a**4 tokens.")
-    answer.slip(tokens * one / separate, "You gave every token experts of its own. Some tokens choose the same ones.")
-    return (
-        f"A round yields {tokens:.2f} tokens. Its pass reads {five / 1e9:.2f} GB, a step {one / 1e9:.2f} GB: {answer}. "
-        "It is slower."
-    )
-
-
-@number("times")
-def bandwidth_with_overhead(answer: Number) -> str:
-    """Each pass has 2 ms of overhead. What does twice the bandwidth buy the reasoning request, alone: how many times
-    faster?
-
-    - A step is about 4.7 ms of reading and 2 ms of overhead. Halve one of them.
-    - Deployment(..., efficiency=Efficiency(overhead=2e-3)), then policy.more_bandwidth(2).speedup(...).
-    """
-    before, after, overhead = _with_overhead(1), _with_overhead(2), SLOW_STEPS * REASONING.output
-    answer.value = before / after
-    answer.slip(2, "Only reading gets faster. The 2 ms of each step stay.")
-    answer.slip(
-        cost_of(REASONING).seconds / after,
-        "You put the overhead into the time after only. It is in the time before as well.",
-    )
-    return f"Before {before:.1f} s, after {after:.1f} s, of which overhead {overhead:.1f} s each: {answer}."
+    state = full("production-reasoning")
+    prefill = state.shares["prefill"]
+    answer.value = (1 - prefill) / prefill
+    answer.slip(1 / prefill, "That is all GPU time over prefill's. The prefill GPU itself does not decode.")
+    share = state.shares["linear"] / prefill
+    answer.slip(share, "You left out the reading of the KV caches, which is most of decode.")
+    return f"Prefill is {100 * prefill:.2f} % of GPU time, decode {100 * (1 - prefill):.2f} %: {answer}."

@@ -1,0 +1,213 @@
+"""The exercises of notebook 06_which_lever."""
+
+from typing import Any
+
+from lessonlib.face.exercises.book.common import FP8_CACHE, INT4, REASONING, cost_of, mixture, server
+from lessonlib.face.exercises.exercises import Choice, Number, choice, number, predict
+from lessonlib.facts.tables import load_table
+from lessonlib.facts.workloads import load_workload
+from lessonlib.policy.full_server import memory_batch, steady_state
+from lessonlib.policy.levers import faster_peak, more_bandwidth, prefix_cache, quantised, shorter_answer
+from lessonlib.policy.ranking import YIELDS, usual_levers
+from lessonlib.request.cost import request_cost
+from lessonlib.time.deployment import Deployment, Efficiency, Speculation
+from lessonlib.time.roofline import pass_cost
+
+SLOW_STEPS = 2e-3  # seconds of overhead that a pass has in one exercise
+SPECULATION = Speculation(draft_tokens=4, acceptance=0.7, draft="free")
+W8A8 = quantised(blocks="fp8", experts="fp8")
+EAGLE = "EAGLE-3 drafts, 3.14 tokens a round"
+
+
+def _with_overhead(bandwidth: float) -> float:
+    efficiency = Efficiency(overhead=SLOW_STEPS)
+    slow = Deployment(server().model, server().accelerator, server().precision, efficiency=efficiency)
+    case = more_bandwidth(bandwidth)(slow, REASONING)
+    return request_cost(case.deployment, case.request, case.batch).seconds
+
+
+def rollout_seconds() -> tuple[float, float]:
+    """Seconds of the mean and of the longest answer of one published batch of rollouts."""
+    rows = {row["metric"]: row["value"] for row in load_table("rl_rollouts") if row["source"] == "verl issue 7412"}
+    return rows["time of a request, mean"], rows["time of a request, largest"]
+
+
+@number("times")
+def int4_at_32(answer: Number) -> str:
+    """Weights in 4 bits, reasoning at batch 32: how many times faster is it?
+
+    - Which share of the time at batch 32 is weights? Only that shrinks.
+    - policy.quantised(blocks="int4", experts="int4").speedup(server, reasoning, 32)
+    """
+    cost = cost_of(REASONING, 32)
+    weights = cost.prefill.linear.seconds + cost.decode.linear.seconds
+    before, after = server().sizes.dense_bytes, INT4(server(), REASONING).deployment.sizes.dense_bytes
+    answer.value = INT4.speedup(server(), REASONING, 32)
+    answer.slip(4, "That is the ratio of 16 bits to 4. A step also reads the cache, which stays as it is.")
+    answer.slip(
+        cost.seconds / (cost.seconds - 0.75 * weights),
+        "You made every weight four times smaller. The LM head and the norms stay in bf16, and int4 carries scales: "
+        "4.25 bits a weight.",
+    )
+    answer.slip(INT4.speedup(server(), REASONING, 1), "That is batch 1. At batch 32 the steps read 32 caches as well.")
+    return (
+        f"Weights are {100 * cost.decode.linear.seconds / cost.seconds:.0f} % of the time at batch 32. A pass streams "
+        f"{before / 1e9:.2f} GB of them before and {after / 1e9:.2f} GB after, since the head stays in bf16: {answer}."
+    )
+
+
+@number("times")
+def fp8_cache_at_32(answer: Number) -> str:
+    """The cache in fp8 instead of bf16, reasoning at batch 32: how many times faster is it?
+
+    - Which share of the time at batch 32 is cache? Half of that falls away.
+    - policy.quantised(cache="fp8").speedup(server, reasoning, 32)
+    """
+    cost = cost_of(REASONING, 32)
+    answer.value = FP8_CACHE.speedup(server(), REASONING, 32)
+    answer.slip(2, "Only the cache's bytes are halved. The weights are read as before.")
+    answer.slip(FP8_CACHE.speedup(server(), REASONING, 1), "That is batch 1, where a step reads one small cache.")
+    reads = 100 * cost.decode.attention.seconds / cost.seconds
+    return f"Cache reads are {reads:.1f} % of the time, and half of that is saved: {answer}."
+
+
+@choice("d")
+def lever_at_limit(answer: Choice) -> str:
+    """A full reasoning server, at its memory batch: which of these helps most?
+
+    a: every prompt found in a prefix cache
+    b: twice the FLOP/s
+    c: weights in int4
+    d: the cache in fp8
+
+    - What do its steps read on a full server: more weights or more cache?
+    - A smaller cache does two things: a step reads less, and more requests fit.
+    """
+    prefix, peak, int4, fp8 = (
+        lever.speedup_at_limit(server(), REASONING) for lever in (prefix_cache(1.0), faster_peak(2), INT4, FP8_CACHE)
+    )
+    full = steady_state(server(), REASONING)
+    prefill, weights, reads = (100 * share for share in full.shares.values())
+    answer.says(
+        a=f"Prefill is {prefill:.3f} % of its GPU clock. A prefix cache makes it {prefix:.4f} times as fast.",
+        b=f"Decode waits for memory, not for FLOPs: {peak:.4f} times as fast.",
+        c=f"{int4:.2f} times as fast: weights are only {weights:.0f} % of the time, and the room they leave holds a "
+        "few more requests.",
+        d=f"{fp8:.2f} times as fast. Cache reads are {reads:.0f} % of the time, and half the bytes also make room for "
+        "twice the batch, so the weights are shared by twice as many.",
+    )
+    return f"{answer}: {fp8:.2f} times as fast, against {int4:.2f} for int4 weights."
+
+
+@predict("times")
+def w8a8_chat(answer: Number) -> str:
+    """A full chat server goes from bf16 to W8A8: weights and activations in fp8, multiplied at twice the peak. How many
+    times faster is it?
+
+    - Over half of its GPU time is prefill, a tenth is the steps' linear layers, a third is cache reads.
+    - Which of the three does W8A8 touch?
+    """
+    mean = load_workload("chat").mean
+    state = steady_state(server(), mean)
+    reads = state.shares["attention"]
+    answer.value = W8A8.speedup_at_limit(server(), mean)
+    answer.slip(2, "Cache reads are still in bf16, and so is the LM head.")
+    answer.slip(INT4.speedup_at_limit(server(), mean), "That is int4 weights, which still multiply in bf16.")
+    return (
+        f"Linear layers, of prefill and of steps, are {100 * (1 - reads):.0f} % of its GPU time. Nearly all of that is "
+        f"halved, as it waits for FLOPs. Cache reads stay: {answer}."
+    )
+
+
+@predict("times")
+def half_the_thought(answer: Number) -> str:
+    """A full reasoning server is told to think half as long: 6,400 output tokens instead of 12,800. How many times as
+    many requests does it finish?
+
+    - Half the steps. And what does each step read?
+    - A request that is half as long holds half the cache: how many fit?
+    """
+    half = shorter_answer(0.5)
+    before, after = (memory_batch(server(), one) for one in (REASONING, half(server(), REASONING).request))
+    answer.value = half.speedup_at_limit(server(), REASONING)
+    answer.slip(2, "Half the steps is right. But each of them also reads caches that are half as long.")
+    return (
+        f"Half the steps, with caches half as long: reading them takes a quarter of the time. And {after} "
+        f"requests fit instead of {before}, which share the weights: {answer}."
+    )
+
+
+@number("times")
+def eagle_alone(answer: Number) -> str:
+    """Llama-3.1-8B, batch 1: a round of three EAGLE-3 drafts yields 3.14 tokens. By the bytes of the weights alone, how
+    many times faster is it?
+
+    - Without drafts, 3.14 tokens read the weights 3.14 times.
+    - With them, a round reads the weights once, and the draft head three times.
+    """
+    speculation: Any = usual_levers(server(), REASONING)[EAGLE](server(), REASONING).deployment.speculation
+    model, head, tokens = server().sizes.dense_bytes, 2 * speculation.draft.parameters, YIELDS["EAGLE-3"]
+    answer.value = tokens * model / (model + 3 * head)
+    answer.slip(tokens, "That would be free drafts. The head is read for each draft.")
+    answer.slip(4 * model / (model + 3 * head), "You took every draft for accepted.")
+    answer.slip(tokens * model / (model + head), "The head runs once for each of the three drafts.")
+    return (
+        f"The model is {model / 1e9:.2f} GB, the head {head / 1e9:.2f} GB and is read three times: "
+        f"{tokens} x {model / 1e9:.2f} / ({model / 1e9:.2f} + 3 x {head / 1e9:.2f}) = {answer}."
+    )
+
+
+@number("times")
+def speculation_experts(answer: Number) -> str:
+    """Qwen3-30B-A3B, batch 1: 4 drafts cost nothing, each is accepted with 0.7. By the bytes of the weights alone, how
+    many times faster is it?
+
+    - Tokens of a round, over how many times more bytes the verifying pass reads than a step.
+    - Bytes of a pass of n tokens: pass_cost(mixture, new=n, logits=n).linear.bytes, for n = 1 and n = 5.
+    """
+    one, five = (pass_cost(mixture(), new=n, logits=n).linear.bytes for n in (1, 5))
+    separate = one + 4 * (one - mixture().sizes.dense_bytes)  # if no two of the five tokens ever shared an expert
+    tokens = SPECULATION.tokens_per_round
+    answer.value = tokens * one / five
+    answer.slip(
+        tokens,
+        "These are the tokens of a round. But the pass that verifies five tokens reads the experts of five.",
+    )
+    answer.slip(5 * one / five, "You took every draft for accepted. A round yields 1 + a + ... + a**4 tokens.")
+    answer.slip(tokens * one / separate, "You gave every token experts of its own. Some tokens choose the same ones.")
+    return (
+        f"A round yields {tokens:.2f} tokens. Its pass reads {five / 1e9:.2f} GB, a step {one / 1e9:.2f} GB: {answer}. "
+        "It is slower."
+    )
+
+
+@number("times")
+def bandwidth_with_overhead(answer: Number) -> str:
+    """Each pass has 2 ms of overhead. What does twice the bandwidth buy the reasoning request, alone: how many times
+    faster?
+
+    - A step is about 4.7 ms of reading and 2 ms of overhead. Halve one of them.
+    - Deployment(..., efficiency=Efficiency(overhead=2e-3)), then policy.more_bandwidth(2).speedup(...).
+    """
+    before, after, overhead = _with_overhead(1), _with_overhead(2), SLOW_STEPS * REASONING.output
+    answer.value = before / after
+    answer.slip(2, "Only reading gets faster. The 2 ms of each step stay.")
+    answer.slip(
+        cost_of(REASONING).seconds / after,
+        "You put the overhead into the time after only. It is in the time before as well.",
+    )
+    return f"Before {before:.1f} s, after {after:.1f} s, of which overhead {overhead:.1f} s each: {answer}."
+
+
+@number("%")
+def rollout_slots(answer: Number) -> str:
+    """A step of training waits until the slowest of its answers is done: 539.5 s, where an answer takes 266.6 s on
+    average. What per cent of the slots' time is used?
+
+    - Each answer has a slot. It is used until the answer ends.
+    - The mean over the longest.
+    """
+    mean, longest = rollout_seconds()
+    answer.value = 100 * mean / longest
+    answer.slip(100 - 100 * mean / longest, "That is what stays unused.")
+    return f"{mean} s of {longest} s: {answer}."
