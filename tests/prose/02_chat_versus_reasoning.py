@@ -44,6 +44,12 @@ def survives():
     return f"stays below {next(bound / 10 for bound in range(1, 100) if bound / 10 > most):.1f} %"
 
 
+def wait_is_not_cost():
+    chat, agent = (steady_state(server(), load_workload(name).mean) for name in ("chat", "agent-step"))
+    assert abs(agent.seconds_per_request / chat.seconds_per_request / 100 - 1) < 0.05 and agent.wait < chat.wait
+    return f"only {('no', 'one', 'two', 'three')[agent.batch]} share that server"
+
+
 def hundred_to_one(edge):
     rows = [row for row in load_table("workload_shares") if row["workload"] == "production-reasoning"]
     return 100 * edge(row["requests_ratio_ge_100"] for row in rows)
@@ -55,6 +61,7 @@ HELD = {
     ),
     "39 to 67 % of it, by what stands for chat; of its means 56 %": chat_line,
     "prefill is 0.11 % of a full server, and cache reads are 80 %": reasoning_line,
+    "only three share that server": wait_is_not_cost,
     "stays below 0.2 %": survives,
     "2 to 12 % of production requests reach it.": lambda: (
         f"{hundred_to_one(min):.0f} to {hundred_to_one(max):.0f} % of production requests reach it."
