@@ -1,6 +1,5 @@
 """The numbers in the prose of notebook 07, each taken from what the timing runs."""
 
-from lessonlib.face.exercises.asking import find
 from lessonlib.measured.timing.cpu import CONTEXTS, PROMPTS, REQUESTS
 
 
@@ -10,9 +9,8 @@ def shape(name):
 
 
 HELD = {
-    "**b** by 2 to 25 %": lambda: f"**b** {find('how-near-on-a-cpu').options['b']}",
     "8,000 tokens in the cache": lambda: f"{CONTEXTS[-1]:,} tokens in the cache",
-    "A prompt of 512 tokens": lambda: f"A prompt of {PROMPTS[-1]} tokens",
+    "a prompt of 512 in one pass": lambda: f"a prompt of {PROMPTS[-1]} in one pass",
     "a context of 64": lambda: f"a context of {CONTEXTS[0]}",
     "chat-shaped request, 256 → 32": lambda: f"chat-shaped request, {shape('chat')}",
     "reasoning-shaped one, 16 → 320": lambda: f"reasoning-shaped one, {shape('reasoning')}",

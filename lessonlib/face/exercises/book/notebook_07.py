@@ -4,7 +4,7 @@ import math
 from functools import cache
 
 from lessonlib.face.exercises.book.common import CHAT, cost_of, server, smallest_compute_bound_prompt
-from lessonlib.face.exercises.exercises import Choice, Number, choice, number
+from lessonlib.face.exercises.exercises import Choice, Number, choice, number, predict
 from lessonlib.measured.timing.cpu import recorded_cpu
 from lessonlib.measured.timing.predictions import predictions, this_machine
 from lessonlib.request.cost import request_cost
@@ -92,7 +92,7 @@ def compute_bound_prompt_on_a_cpu(answer: Number) -> str:
     return f"The ridge is {ridge:.2f} FLOP/byte, twice that {2 * ridge:.2f}: the first whole prompt above is {answer}."
 
 
-@number("times", tolerance=0.15)
+@predict("times")
 def prompt_tokens_a_second_on_a_cpu(answer: Number) -> str:
     """In the recorded run a prompt of 512 was prefilled, and tokens were decoded at a context of 64. How many times as
     many tokens a second did prefill take in?
