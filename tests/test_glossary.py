@@ -11,7 +11,6 @@ import counts
 from lessonlib import load_accelerator, load_workload, omega, steady_state
 from lessonlib.face.exercises.asking import all_exercises
 from lessonlib.face.exercises.book.common import CHAT, REASONING, cost_of, server, smallest_compute_bound_prompt
-from lessonlib.policy import memory_batch
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "glossary.md"
@@ -97,7 +96,6 @@ def bandwidth(name):
 NUMBERS = {
     "docs/instructors.md": {
         "97 % decode": lambda: f"{int(100 * cost_of(CHAT).decode_share)} % decode",
-        "a batch of 368": lambda: f"a batch of {memory_batch(server(), load_workload('chat').mean)}",
     },
     "docs/glossary.md": {
         "2**30 bytes, about 7 % more": lambda: f"2**30 bytes, about {100 * (2**30 / 1e9 - 1):.0f} % more",

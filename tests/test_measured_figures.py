@@ -20,14 +20,12 @@ def test_measured_against_floor_draws_all_and_rings_those_under_the_diagonal():
     assert axes.get_xscale() == axes.get_yscale() == "log" and axes.get_title(loc="left") == "A title"
     *classes, (_, face, x, y) = dots(axes)
     assert face == "none"
-    assert sorted(y / x) == pytest.approx(
-        sorted(p.measured / sum(p.memory) for p in passes if p.measured < sum(p.memory))
-    )
+    assert sorted(y / x) == pytest.approx(sorted(p.measured / p.floor for p in passes if p.measured < p.floor))
     for (marker, _, x, y), name in zip(classes, MEMORY_CLASSES, strict=True):
         mine = [point for point in passes if point.memory_class == name]
         assert marker == MEMORY_CLASSES[name][1]
         assert list(y) == pytest.approx([1e3 * point.measured / point.passes for point in mine])
-        assert list(x) == pytest.approx([1e3 * sum(point.memory) / point.passes for point in mine])
+        assert list(x) == pytest.approx([1e3 * point.floor / point.passes for point in mine])
     assert all(f"{name} ({sum(p.memory_class == name for p in passes)})" in words(axes) for name in MEMORY_CLASSES)
 
 

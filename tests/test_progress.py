@@ -4,12 +4,14 @@ import json
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 from lessonlib.base.errors import InvalidInputError
 from lessonlib.face.exercises.__main__ import main
-from lessonlib.face.exercises.asking import check, hint, solution, standing
+from lessonlib.face.exercises.asking import all_exercises, check, find, hint, solution, standing
+from lessonlib.face.exercises.exercises import ChoiceExercise
 from lessonlib.face.exercises.progress import NAME, SCHEMA, Progress, read_progress
 
 
@@ -50,6 +52,33 @@ def test_tries_hints_slips_and_solutions_are_kept(copy, capsys):
     capsys.readouterr()
     standing("00")
     assert capsys.readouterr().out == "00: 2 of 3 right, one with help. Left: chat-answers.\n"
+
+
+def test_a_quiz_has_a_score_and_says_what_to_read_again(copy, capsys):
+    keys = [key for key, exercise in all_exercises().items() if exercise.notebook == "09"]
+    numbers = {path.name[:2] for path in (Path(__file__).parent.parent / "notebooks").glob("*.ipynb")}
+    assert {find(key).again for key in keys} < numbers - {"09", "10"}  # each question names a notebook before it
+    standing("09")
+    assert capsys.readouterr().out == f"09: 0 of {len(keys)} right.\n"
+
+    def answer(key, right=True):
+        wanted = find(key)
+        guess = wanted.right if isinstance(wanted, ChoiceExercise) else wanted.answer.value
+        other = next((letter for letter in wanted.options if letter != guess), 1e9)
+        check(key, guess if right else other)
+
+    wrong, looked, late, *others = keys
+    answer(wrong, right=False)
+    solution(looked)
+    answer(late, right=False)
+    for key in [looked, late, *others]:
+        answer(key)
+    capsys.readouterr()
+    standing("09")
+    again = ", ".join(sorted({find(key).again for key in (wrong, looked, late)}))
+    score = f"Score: {len(keys) - 3} of {len(keys)} at the first try; read again: {again}."
+    right = f"09: {len(keys) - 1} of {len(keys)} right, one with help. Left: {wrong}."
+    assert capsys.readouterr().out == f"{right} {score}\n"
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[]", '{"schema": "x", "exercises": {}}', "\udcff", "0" * 5_000_000])

@@ -1,16 +1,18 @@
 """The numbers that notebook 03 says in its prose, each made by the library."""
 
+import numpy as np
+
 from lessonlib import load_accelerator, load_model
-from lessonlib.face.exercises.book.common import REASONING, server
+from lessonlib.face.exercises.book.common import CHAT, REASONING, server
 from lessonlib.facts.measurements import load_measurements
 from lessonlib.facts.workloads import load_workload
 from lessonlib.model.precision import Precision
-from lessonlib.policy.cache import cache_by_kind, span_where_cache_passes_weights, step_parts
+from lessonlib.policy.cache import cache_by_kind, paging, span_where_cache_passes_weights, step_parts
 from lessonlib.policy.full_server import memory_batch
 from lessonlib.time.deployment import Deployment
 from lessonlib.time.roofline import pass_cost
 
-BATCH = 32
+BATCH, V32 = 32, "deepseek-v3.2"
 
 
 def gpt_oss():
@@ -34,12 +36,7 @@ def start_level():
     rows = [row for name in ("gpt-oss-120b", "qwen3-30b-a3b") for row in load_measurements(model=name, **conditions)]
     assert len(rows) == 2
     (level,) = {round(row.value, -1) for row in rows}
-    return f"about {level:.0f} tokens"
-
-
-def deepest():
-    contexts = [row.context_tokens for row in load_measurements(source="llamacpp-benches", metric="decode_rate")]
-    return f"faster at {max(contexts):,} tokens of context"
+    return f"both make about {level:.0f} tokens"
 
 
 def own_share():
@@ -78,16 +75,65 @@ def latent_attention():
     return "near the ridge of an H100, and with an fp8 cache past it"
 
 
+def indexer():
+    """Numbers that a layer of DeepSeek-V3.2 keeps of a token: its latent, the same in V3, and its index key."""
+    kinds = {name: Deployment(load_model(name), server().accelerator).sizes.kinds for name in ("deepseek-v3", V32)}
+    (dense,), (latent, index) = ([kind.mixer for kind in each] for each in kinds.values())
+    assert dense.cache_elements == latent.cache_elements
+    return latent, index
+
+
+def sparse_read():
+    latent, index = indexer()
+    chosen = f"{latent.top_k:,}".replace(",", "{,}")
+    return f"${latent.cache_elements} \\min(c,\\, {chosen}) + {index.cache_elements}\\, c$"
+
+
+def slower():
+    latent, index = indexer()
+    return f"its reads grow {latent.cache_elements / index.cache_elements:.1f} times as slowly"
+
+
+def shared_blocks():
+    """What sixteen answers to one prompt save of their blocks, for chat and for reasoning."""
+    shares = []
+    for request in (CHAT, REASONING):
+        held = request.prompt + request.output - 1
+        found = paging([held] * 16, maximum=held, prefix=request.prompt)
+        shares.append(f"{100 * found.shared / found.paged:.0f} %")
+    return f"save {shares[0]} of theirs, sixteen reasoning answers {shares[1]}"
+
+
+def middle_step():
+    average = step_parts(server(), REASONING, np.arange(1, REASONING.output), BATCH, together=True).seconds.mean()
+    return f"the step in the middle, {1e3 * average:.1f} ms"
+
+
 HELD = {
-    "gpt-oss-20b has 24 layers": lambda: f"gpt-oss-20b has {gpt_oss().model.layers} layers",
+    "gpt-oss-20b, with 24 layers": lambda: f"gpt-oss-20b, with {gpt_oss().model.layers} layers",
     "In one layer a token takes 2,048 bytes": bytes_in_a_layer,
     "Half of them slide, with a window of 128 tokens": window,
-    "with 12,927 tokens": lambda: f"with {REASONING.prompt + REASONING.output - 1:,} tokens",
-    "an answer of 25,600 tokens": lambda: f"an answer of {2 * REASONING.output:,} tokens",
-    "Your 31 neighbours": lambda: f"Your {BATCH - 1} neighbours",
+    "there are 12,927 tokens": lambda: f"there are {REASONING.prompt + REASONING.output - 1:,} tokens",
+    "there are 12,799 steps": lambda: f"there are {REASONING.output - 1:,} steps",
+    "a latent of 576 numbers, as V3 does": lambda: f"a latent of {indexer()[0].cache_elements} numbers, as V3 does",
+    "an index key of 128": lambda: f"an index key of {indexer()[1].cache_elements}",
+    "$576\\, c$": lambda: f"${indexer()[0].cache_elements}\\, c$",
+    "$576 \\min(c,\\, 2{,}048) + 128\\, c$": sparse_read,
+    "finds 12,926 tokens cached": lambda: f"finds {REASONING.prompt + REASONING.output - 2:,} tokens cached",
+    "its reads grow 4.5 times as slowly": slower,
+    "moves 15.01 GB of weights in a step, and batch x span x 131,072 bytes of cache": lambda: (
+        f"moves {server().sizes.dense_bytes / 1e9:.2f} GB of weights in a step, and batch x span x "
+        f"{server().cache_bytes_per_token:,.0f} bytes of cache"
+    ),
+    "the step in the middle, 12.7 ms": middle_step,
+    "your 31 neighbours": lambda: f"your {BATCH - 1} neighbours",
     "the neighbour of 31 others": lambda: f"the neighbour of {BATCH - 1} others",
-    "about 60 tokens": start_level,
-    "faster at 32,768 tokens of context": deepest,
+    "$w$ is 4.48 ms, and $a$ is 131,072 bytes over 3.35 TB/s": lambda: (
+        f"$w$ is {1e3 * pass_cost(server(), 1).linear.seconds:.2f} ms, and $a$ is "
+        f"{server().cache_bytes_per_token:,.0f} bytes over {server().accelerator.bandwidth / 1e12:.2f} TB/s"
+    ),
+    "save 83 % of theirs, sixteen reasoning answers 1 %": shared_blocks,
+    "both make about 60 tokens": start_level,
     "from a span of 3,579 tokens on": lambda: (
         f"from a span of {span_where_cache_passes_weights(server(), BATCH):,} tokens on"
     ),

@@ -1,47 +1,55 @@
 """The numbers in the prose of notebook 04, each made again from the library."""
 
-from lessonlib import Deployment, Efficiency, Precision, load_accelerator, load_model, load_workload, omega
-from lessonlib.face.exercises.book.common import REASONING, mixture, server
-from lessonlib.policy import chi, intensities, memory_batch, steady_state
+from lessonlib import Deployment, Precision, Request, load_accelerator, load_model, load_workload, pass_cost
+from lessonlib.face.exercises.book.common import mixture, server
+from lessonlib.face.exercises.book.notebook_04 import MEAN_CACHE, even_span
+from lessonlib.policy import at_latency, intensities, memory_batch, steady_state
 from lessonlib.policy.estimates import ridge_tokens, roof_batch
 
 CHAT, PRODUCTION = (load_workload(name).mean for name in ("chat", "production-reasoning"))
+THOUGHT = Request(128, 10_000)
+A_NODE = 14_800  # output tokens a second of eight H800s, as published
 
 
-def of_mla(cache):
-    """FLOP/byte of DeepSeek-V3's decode attention where eight devices share its heads, and each holds the latent."""
-    eight = Deployment(load_model("deepseek-v3"), load_accelerator("h100-sxm"), Precision("bf16", cache=cache), 8)
-    return intensities(eight, 4_096, 1)["MLA"]
+def of_mla(devices):
+    """FLOP/byte of DeepSeek-R1's decode attention, where `devices` share its heads and each holds the latent."""
+    machine = Deployment(load_model("deepseek-r1"), load_accelerator("h800-sxm"), Precision("bf16"), devices)
+    return intensities(machine, MEAN_CACHE, 1)["MLA"]
 
 
-def roof_at(mfu, mbu):
-    slower = Deployment(server().model, server().accelerator, Precision("bf16"), efficiency=Efficiency(mfu, mbu, 0))
-    return roof_batch(slower, CHAT)
-
-
-def share(part, batch, mixed=False):
-    return steady_state(server(), CHAT, batch, mixed=mixed).shares[part]
+def kept(of, tpot=0.02):
+    """The share of a full chat server's tokens, or batch, that a target leaves."""
+    found, full = at_latency(server(), CHAT, tpot).state, steady_state(server(), CHAT)
+    return getattr(found, of) / getattr(full, of)
 
 
 HELD = {
-    "chat 1,155 -> 211": lambda: f"chat {CHAT.prompt:,} -> {CHAT.output}",
-    "35 reasoning requests fit": lambda: f"{server().largest_batch(12_928)} reasoning requests fit",
+    "Past 388 tokens": lambda: f"Past {even_span(server()):.0f} tokens",
     "at 161 of 228": lambda: f"at {roof_batch(server(), PRODUCTION):.0f} of {memory_batch(server(), PRODUCTION)}",
-    "its chi is 2.86": lambda: f"its chi is {chi(server(), PRODUCTION):.2f}",
-    "mix memory holds 123": lambda: (
-        f"mix memory holds {memory_batch(server(), load_workload('production-reasoning').mix())}"
+    "take 71 % of": lambda: f"take {100 * steady_state(server(), PRODUCTION).shares['attention']:.0f} % of",
+    "gives up two thirds of its batch, but 13 % of": lambda: (
+        f"gives up {({2: 'two thirds'})[round(3 * (1 - kept('batch')))]} of its batch, "
+        f"but {100 * (1 - kept('tokens_per_second')):.0f} % of"
     ),
-    "Between 46 and 368": lambda: f"Between {roof_batch(server(), CHAT):.0f} and {memory_batch(server(), CHAT)}",
-    "ridge of this accelerator is at 295": lambda: f"ridge of this accelerator is at {ridge_tokens(server()):.0f}",
-    "Stored are 61 GB": lambda: f"Stored are {mixture().weight_bytes / 1e9:.0f} GB",
-    "30 FLOP/byte, 60 with an fp8 cache": lambda: (
-        f"{of_mla('bf16'):.0f} FLOP/byte, {of_mla('fp8'):.0f} with an fp8 cache"
+    "only 94 requests keep 20 ms, not 169": lambda: (
+        f"only {at_latency(server(), load_workload('production-reasoning').mix(), 0.02).batch} requests keep 20 ms, "
+        f"not {at_latency(server(), PRODUCTION, 0.02).batch}"
     ),
-    "roof batch, 46, they": lambda: f"roof batch, {roof_batch(server(), CHAT):.0f}, they",
-    "at 64 they take a fifth": lambda: f"at 64 they take a {({5: 'fifth'})[round(1 / share('prefill', 64, True))]}",
-    "0.6 of the peak and 0.8 of the bandwidth the edge lies at 34": lambda: (
-        f"0.6 of the peak and 0.8 of the bandwidth the edge lies at {roof_at(0.6, 0.8):.0f}"
+    "stores 61 GB": lambda: f"stores {mixture().weight_bytes / 1e9:.0f} GB",
+    "caches of 4,989 tokens": lambda: f"caches of {MEAN_CACHE:,} tokens",
+    "200 GB/s one way": lambda: f"{load_accelerator('h800-sxm').link / 1e9:.0f} GB/s one way",
+    "at 50 GB/s between": lambda: "at 50 GB/s between",
+    "for 256 experts": lambda: f"for {load_model('deepseek-r1').expert_kinds[0][1].experts} experts",
+    "on 144 H800s": lambda: "on 144 H800s",
+    "published 14,800 output tokens/s for a node of 8: 1,850 a GPU": lambda: (
+        f"published {A_NODE:,} output tokens/s for a node of 8: {A_NODE / 8:,.0f} a GPU"
     ),
-    "Chat 0.12, reasoning 4.1": lambda: f"Chat {omega(server(), CHAT):.2f}, reasoning {omega(server(), REASONING):.1f}",
-    "At 2.00 an hour": lambda: "At 2.00 an hour",
+    "242 FLOP/byte": lambda: f"{of_mla(1):.0f} FLOP/byte",
+    "ridge of 295": lambda: f"ridge of {ridge_tokens(server()):.0f}",
+    "over 8 leaves 30": lambda: f"over 8 leaves {of_mla(8):.0f}",
+    "and then 15 ms a token": lambda: "and then 15 ms a token",
+    "over 10,000 tokens of thought takes 0.17 s, and writing them had cost 2.5 s": lambda: (
+        f"over {THOUGHT.output:,} tokens of thought takes {pass_cost(server(), new=10_128).seconds:.2f} s, "
+        f"and writing them had cost {steady_state(server(), THOUGHT).seconds_per_request:.1f} s"
+    ),
 }

@@ -1,10 +1,15 @@
 """The numbers that notebook 09 says in its prose, each made by the library."""
 
 from lessonlib.face.exercises.book.common import CHAT, server
-from lessonlib.face.exercises.book.notebook_09 import CHAT_MEAN, _attention_intensity
+from lessonlib.facts.catalogue import load_accelerator, load_model
+from lessonlib.facts.workloads import load_workload
+from lessonlib.model.precision import Precision
+from lessonlib.policy.batching import intensities
 from lessonlib.policy.full_server import steady_state
 from lessonlib.request.request import Request
+from lessonlib.time.deployment import Deployment
 
+CHAT_MEAN = load_workload("chat").mean
 HALF_CACHED = Request(CHAT_MEAN.prompt, CHAT_MEAN.output, CHAT_MEAN.prompt // 2)
 
 
@@ -13,7 +18,10 @@ def decode(request):
 
 
 def spread(cache):
-    return f"{_attention_intensity('deepseek-v3', cache, devices=8):.0f}"
+    """FLOP/byte of MLA's decode attention on each of eight devices."""
+    precision = Precision("bf16", cache=cache)
+    deployment = Deployment(load_model("deepseek-v3"), load_accelerator("h100-sxm"), precision, devices=8)
+    return f"{intensities(deployment, 8_000, 1)['MLA']:.0f}"
 
 
 HELD = {

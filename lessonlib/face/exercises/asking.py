@@ -99,14 +99,15 @@ def solution(key: str) -> None:
 
 @checked(notebook=a(str, "'02'"))
 def standing(notebook: str = "") -> None:
-    """Say where one stands: in a notebook, by its number such as "02", or in all of them."""
-    numbers = sorted({exercise.notebook for exercise in all_exercises().values()})
+    """Say where one stands: in a notebook, by its number such as "02", or in all of them; of a quiz its score, too."""
+    book = all_exercises()
+    numbers = sorted({exercise.notebook for exercise in book.values()})
     if notebook and notebook not in numbers:
         raise UnknownNameError(f"notebook {shown(notebook)} has no exercise; expected one of {', '.join(numbers)}.")
     progress = Progress.here()
     for number in [notebook] if notebook else numbers:
-        keys = [key for key, exercise in all_exercises().items() if exercise.notebook == number]
-        _say(progress.in_words(number, keys))
+        keys = [key for key, exercise in book.items() if exercise.notebook == number]
+        _say(progress.in_words(number, keys, {key: book[key].again for key in keys if book[key].again}))
 
 
 def _say(words: str) -> None:

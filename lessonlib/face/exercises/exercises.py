@@ -71,17 +71,18 @@ class Choice:
 class Question:
     """What a learner reads before the answer: `key`, `question`, `options` by letter and `hints`.
 
-    `notebook`: the number of the notebook that asks it, "02", from the name of its module.
+    `notebook`: the number of the notebook that asks it, "02", from the name of its module. `again`: that of the one to
+    read again after a wrong answer, which a question of a quiz has; "" otherwise.
     """
 
-    def __init__(self, work: Callable[[Any], str]) -> None:
+    def __init__(self, work: Callable[[Any], str], again: str = "") -> None:
         question, *items = re.split(r"\n+(?=- |[a-z]: )", getdoc(work) or "")
         items = [" ".join(item.split()) for item in items]
         self.key, self.notebook = work.__name__.replace("_", "-"), work.__module__[-2:]
         self.question = " ".join(question.split())
         self.options = {item[0]: item[3:] for item in items if item[0] != "-"}
         self.hints = tuple(item[2:] for item in items if item[0] == "-")
-        self.work = work
+        self.work, self.again = work, again
 
 
 class Verdict(NamedTuple):
@@ -98,8 +99,10 @@ class NumberExercise(Question):
     reason are always said.
     """
 
-    def __init__(self, work: Callable[[Number], str], unit: str, tolerance: float, predicted: bool = False) -> None:
-        super().__init__(work)
+    def __init__(
+        self, work: Callable[[Number], str], unit: str, tolerance: float, predicted: bool = False, again: str = ""
+    ) -> None:
+        super().__init__(work, again)
         self.unit, self.tolerance, self.predicted = unit, tolerance, predicted
         if predicted:
             self.question += f" (Right within {tolerance:.0%}.)".replace("%", " %")
@@ -211,8 +214,8 @@ def _binary_slip(prefix: str) -> tuple[float, str]:
 class ChoiceExercise(Question):
     """A question with one right option; every option has its own feedback, which explains."""
 
-    def __init__(self, work: Callable[[Choice], str], right: str) -> None:
-        super().__init__(work)
+    def __init__(self, work: Callable[[Choice], str], right: str, again: str = "") -> None:
+        super().__init__(work, again)
         self.right = right
 
     @cached_property
@@ -249,11 +252,11 @@ def number(unit: str, tolerance: float = 0.01) -> Callable[[Callable[[Number], s
     return lambda work: NumberExercise(work, unit, tolerance)
 
 
-def predict(unit: str, tolerance: float = 0.15) -> Callable[[Callable[[Number], str]], NumberExercise]:
+def predict(unit: str, tolerance: float = 0.15, again: str = "") -> Callable[[Callable[[Number], str]], NumberExercise]:
     """Declare a prediction: a number in `unit` guessed before it is shown; its reason is said after any guess."""
-    return lambda work: NumberExercise(work, unit, tolerance, predicted=True)
+    return lambda work: NumberExercise(work, unit, tolerance, predicted=True, again=again)
 
 
-def choice(right: str) -> Callable[[Callable[[Choice], str]], ChoiceExercise]:
+def choice(right: str, again: str = "") -> Callable[[Callable[[Choice], str]], ChoiceExercise]:
     """Declare an exercise with options, of which the letter `right` is the answer."""
-    return lambda work: ChoiceExercise(work, right)
+    return lambda work: ChoiceExercise(work, right, again)

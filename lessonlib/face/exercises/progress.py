@@ -9,7 +9,7 @@ it cannot be read it is left as it is, and nothing more is kept.
 
 import json
 import statistics
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -98,8 +98,12 @@ class Progress:
             text = json.dumps({"schema": SCHEMA, "exercises": entries}, indent=1) + "\n"
             write_together({self.path: text.encode()}, replace=True)
 
-    def in_words(self, number: str, keys: list[str]) -> str:
-        """Where one stands in a notebook: "02: 6 of 9 right, two with hints." and what is left."""
+    def in_words(self, number: str, keys: list[str], again: Mapping[str, str] | None = None) -> str:
+        """Where one stands in a notebook: "02: 6 of 9 right, two with help." and what is left.
+
+        `again`: the key of each question of a quiz to the notebook to read again where its first answer was wrong. Then
+        the score is said: how many were right at the first try, without a look at the solution.
+        """
         if self.path is None:
             return f"{number}: {len(keys)} questions. What you answer in your own copy, in {FOLDER}/, is counted here."
         entries = self.entries
@@ -108,7 +112,12 @@ class Progress:
         count = NUMBERS[helped] if helped < len(NUMBERS) else str(helped)
         left = [key for key in keys if key not in right]
         words = f"{number}: {len(right)} of {len(keys)} right" + (f", {count} with help" if helped else "")
-        return f"{words}. Left: {', '.join(left)}." if left and right else f"{words}."
+        words += f". Left: {', '.join(left)}." if left and right else "."
+        if again and (answered := [key for key in again if key in entries]):
+            missed = [key for key in answered if not entries[key]["first"] or entries[key]["looked"]]
+            words += f" Score: {len(answered) - len(missed)} of {len(again)} at the first try"
+            words += f"; read again: {', '.join(sorted({again[key] for key in missed}))}." if missed else "."
+        return words
 
 
 def class_table(files: Iterable[Path], keys: Iterable[str]) -> str:

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from lessonlib.base.checks import checked, count, items
 from lessonlib.base.units import format_percent
 from lessonlib.face.figures.labels import along, label
-from lessonlib.face.figures.style import house_style, log_token_axis, new_figure, new_panels, plain_numbers
+from lessonlib.face.figures.style import described, house_style, log_token_axis, new_figure, new_panels, plain_numbers
 from lessonlib.face.palette import (
     BOUNDARY,
     CACHE,
@@ -57,11 +57,23 @@ def throughput_by_batch(series: Mapping[str, tuple[Sequence[float], Sequence[flo
     axes.set_xlabel("batch size (log scale)")
     axes.set_ylabel("output tokens a second (log scale)")
     for (name, (batches, rates, roof)), colour in zip(series.items(), TWO_REQUESTS, strict=False):
-        words = f"{name}: memory full at {batches[-1]:,.0f}\n{rates[-1]:,.0f} tokens/s\nlinear layers' roof {roof:,.0f}"
+        words = f"{name}: memory full at {batches[-1]:,.0f}\n{rates[-1]:,.0f} tokens/s"
+        style: dict[str, Any] = {"fontweight": "bold", "color": INKS.get(colour, colour)}
         lower = rates[-1] < max(s[1][-1] for s in series.values())  # beside its dashed line, below all curves
         place = ((batches[-1], rates[-1] / 6), words, "left", "right") if lower else ((batches[-1], rates[-1]), words)
-        label(axes, *place, color=INKS.get(colour, colour), fontweight="bold")
-    return figure
+        label(axes, *place, **style)
+        reached = roof <= batches[-1]
+        at = float(np.interp(min(roof, batches[-1]), batches, rates))
+        words = f"roof batch {roof:,.0f}" if reached else f"roof batch {roof:,.0f},\nout of reach"
+        label(axes, (roof, at), words, "above left" if reached else "below left", gap=9, **style)
+    ends = "; ".join(
+        f"{name} ends at batch {batches[-1]:,.0f}, where memory is full, with {rates[-1]:,.0f} tokens/s; its linear "
+        f"layers turn compute bound at {roof:,.0f}, {'on the curve' if roof <= batches[-1] else 'beyond that'}"
+        for name, (batches, rates, roof) in series.items()
+    )
+    alt = f"Output tokens a second by batch, both logarithmic, rising curves that flatten: {ends}."
+    caption = "Prompts ride on the steps. Squares, dashed: memory is full. Circles: roof batch, hollow if out of reach."
+    return described(figure, alt, caption)
 
 
 @house_style()

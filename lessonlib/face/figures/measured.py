@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from lessonlib.face.figures.labels import along, label
-from lessonlib.face.figures.style import house_style, new_figure, plain_numbers
+from lessonlib.face.figures.style import described, house_style, new_figure, plain_numbers
 from lessonlib.face.palette import BOUNDARY, CACHE, INK, MEASURED, OTHER, QUIET, WEIGHTS
 from lessonlib.time.deployment import Deployment
 from lessonlib.time.roofline import pass_cost
@@ -85,27 +85,35 @@ def _milliseconds(axis: Any, words: str) -> None:
 
 @house_style()
 def measured_against_floor(points: Sequence["MeasuredTime"], title: str) -> Figure:
-    """Measured time of a pass by its bytes / bandwidth, log-log, with the diagonal. Nothing in it is fitted.
+    """Measured time of a pass by its floor, log-log, with the diagonal. Nothing in it is fitted.
 
-    Ringed: points under the diagonal. A time of several passes is divided by their number.
+    The floor is that of each roof, the longer of bytes / bandwidth and FLOPs / peak: a whole request has a prefill too,
+    which computes. Ringed: points under the diagonal. A time of several passes is divided by their number.
     """
     figure, axes = new_figure(title, height=6.4)
     passes = np.array([point.passes for point in points])
-    x = 1e3 * np.array([sum(point.memory) for point in points]) / passes
+    x = 1e3 * np.array([point.floor for point in points]) / passes
     y = 1e3 * np.array([point.measured for point in points]) / passes
     ends = np.array([0.8 * x.min(), 1.25 * x.max()])
     axes.set(xscale="log", yscale="log", xlim=ends, ylim=(0.7 * ends[0], 1.3 * y.max()))
     axes.plot(ends, ends, color=INK, linewidth=1.8)
-    along(axes, ends, ends, "the floor: bytes / bandwidth", 0.02, ha="left")
+    along(axes, ends, ends, "the floor", 0.02, ha="left")
     for factor, words in ((2, "twice"), (4, "four times"), (8, "eight times")):
         axes.plot(ends, factor * ends, color=QUIET, linewidth=0.8)
         along(axes, ends, factor * ends, words, 0.96, ha="right", color=QUIET)
     _class_points(axes, points, x, y)
     below = y < x
     axes.plot(x[below], y[below], "o", markersize=11, markerfacecolor="none", markeredgecolor=INK, zorder=4)
-    _milliseconds(axes.xaxis, "bytes / bandwidth of a pass")
+    _milliseconds(axes.xaxis, "floor of a pass")
     _milliseconds(axes.yaxis, "measured time of a pass")
-    return figure
+    classes = ", ".join(f"{name} ({sum(p.memory_class == name for p in points)})" for name in MEMORY_CLASSES)
+    alt = (
+        f"Measured time of a pass by its floor, log-log, a dot for each of {len(points)} rows: {classes}. "
+        f"{below.sum()} lie under the diagonal, ringed; half of all take less than {np.median(y / x):.1f} times the "
+        f"floor, one in ten more than {np.quantile(y / x, 0.9):.1f} times."
+    )
+    caption = "Floor: the longer of bytes / bandwidth and FLOPs / peak, roof by roof. Nothing is fitted."
+    return described(figure, alt, caption)
 
 
 @house_style()

@@ -10,9 +10,10 @@ from matplotlib.figure import Figure
 
 from lessonlib.base.checks import a, between, checked, count, items
 from lessonlib.base.units import format_percent
-from lessonlib.face.figures.labels import along, label
-from lessonlib.face.figures.style import house_style, log_token_axis, new_figure
-from lessonlib.face.palette import BOUNDARY, CACHE, CACHE_INK, MEASURED, PREFILL, PREFILL_INK, QUIET
+from lessonlib.face.figures.labels import SIDES, along, label
+from lessonlib.face.figures.sheet import setting
+from lessonlib.face.figures.style import described, house_style, log_token_axis, new_figure
+from lessonlib.face.palette import BOUNDARY, CACHE, CACHE_INK, MEASURED, PREFILL, QUIET
 from lessonlib.facts.workloads import Workload
 from lessonlib.policy.estimates import omega, rho
 from lessonlib.request.cost import request_cost
@@ -34,8 +35,8 @@ def plane(
     """The plane with a line for each batch, above which prefill takes less than `prefill_share` of the GPU clock.
 
     Dashed: rho = share / (1 - share), an estimate; solid: where the share is exactly `prefill_share`, by `request_cost`
-    with nothing cached, as far as the batch fits. Shaded: omega above 1, unless no cache grows. A workload stands at
-    the tokens that are prefilled, the hollow dot at its whole prompt.
+    with nothing cached, as far as the batch fits; level where a short prompt costs one decode step. Shaded: omega above
+    1, unless no cache grows. A workload stands at the tokens that are prefilled, the hollow dot at its whole prompt.
     """
     odds = prefill_share / (1 - prefill_share)
     title = "Nothing cached: above its batch's line, prefill takes under {} of GPU time"
@@ -47,28 +48,41 @@ def plane(
     if deployment.cache_bytes_per_token:
         edge = omega_edge(axes, deployment)
         if low < edge < high:
-            label(axes, (left, edge), f"omega = 1 at {edge:,.0f}", "below right", color=CACHE_INK)
-            words = "memory is full before the\nlinear layers are busy"
-            label(axes, (left, edge), words, "above right", color=CACHE_INK)
+            label(axes, (left, edge), "memory is full first", "above right", color=CACHE_INK)
     prompts, outputs = (np.unique(np.geomspace(*ends, 220).round()) for ends in PLANE)
     for batch in batches:
-        name = f"batch {batch:,}: rho = {odds:.4f}" if batch == batches[0] else f"batch {batch:,}"
-        rho_line(axes, deployment, batch, odds, name, 0.85, side="below", gap=4)
+        rho_line(axes, deployment, batch, odds, f"batch {batch:,}", 0.85, side="below", gap=4)
         exact = request_cost(deployment, Request(prompts, outputs[:, None]), batch)
-        line = axes.contour(prompts, outputs, 1 - exact.decode_share, [prefill_share], colors=[PREFILL], linewidths=2)
-        if batch == batches[len(batches) // 2] and len(line.get_paths()[0].vertices):
-            end = max(line.get_paths()[0].vertices, key=sum)
-            label(axes, end, "exact,\nuntil memory\nis full", "right", color=PREFILL_INK)
-    label(axes, (17, 1 + 1 / odds), "a short prompt costs\none decode step", "below right", color=PREFILL_INK)
+        axes.contour(prompts, outputs, 1 - exact.decode_share, [prefill_share], colors=[PREFILL], linewidths=2)
     for workload in workloads:
         _workload_dot(axes, workload)
     for workload in workloads:  # once all dots are there
-        prefill = 1 - request_cost(deployment, workload.request).decode_share
         words = f"{workload.label}\n{workload.prompt:,} → {workload.output:,}".replace(", ", ",\n")
-        if workload.cached:  # the new ones attend to the cached ones, as no line shows
-            words += f"\n(prefill {format_percent(prefill, 2)}: it attends\nto the cached tokens)"
-        label(axes, _place(workload), words, gap=9, fontweight="bold")
-    return figure
+        at = (workload.prompt, workload.output)  # of one that is cached, too: there is more room
+        sides = ("below", "left", "below left") if workload.cached else SIDES
+        label(axes, at, words, *sides, gap=9, fontweight="bold")
+    return described(figure, *_words(deployment, workloads, batches, prefill_share))
+
+
+def _words(
+    deployment: Deployment, workloads: Sequence[Workload], batches: Sequence[int], prefill_share: float
+) -> tuple[str, str]:
+    """Alt text and caption of the plane: above which lines each workload lies, and what its own tokens say alone."""
+    odds, places = prefill_share / (1 - prefill_share), []
+    for workload in workloads:
+        above = [f"{b:,}" for b in batches if rho(deployment, workload.request, b) < odds]
+        place = f"above the lines of batch {', '.join(above)}" if above else "below all lines"
+        place += ", in the shaded part" if omega(deployment, Request(*_place(workload))) > 1 else ""
+        alone = format_percent(1 - request_cost(deployment, workload.request).decode_share, 2)
+        places.append(f"{workload.label}: {place}; alone, its prefill takes {alone}.")
+    alt = (
+        "Prompt tokens across, output tokens up, both logarithmic, with rising lines for batch "
+        f"{', '.join(f'{batch:,}' for batch in batches)}: above its line, prefill takes under "
+        f"{format_percent(prefill_share, 1)}. Shaded: memory is full before a batch is compute bound. "
+    )
+    alt += " ".join(places)
+    caption = f"{setting(deployment)}. Dashed: rho. Solid: exact, nothing cached, as far as the batch fits. Shaded: "
+    return alt, f"{caption}omega above 1. A hollow dot stands at a whole prompt, most of which is cached."
 
 
 def omega_edge(axes: Axes, deployment: Deployment) -> float:

@@ -1,11 +1,13 @@
 """The exercises of notebook 03_how_the_kv_cache_grows."""
 
 from lessonlib.face.exercises.book.common import REASONING, cost_of, server
-from lessonlib.face.exercises.exercises import Choice, Number, choice, number
+from lessonlib.face.exercises.exercises import Choice, Number, choice, number, predict
 from lessonlib.facts.catalogue import load_accelerator, load_model
+from lessonlib.model.precision import Precision
 from lessonlib.policy.cache import answer_traffic, cache_by_kind, span_where_cache_passes_weights, step_parts
 from lessonlib.request.request import Request
 from lessonlib.time.deployment import Deployment
+from lessonlib.time.roofline import pass_cost
 
 LAST_STEP = REASONING.output - 1  # the steps are counted from 1
 TWICE = Request(REASONING.prompt, 2 * REASONING.output)
@@ -70,6 +72,33 @@ def cache_of_an_answer(answer: Number) -> str:
 
 
 @number("times")
+def sparse_step(answer: Number) -> str:
+    """How many times as much cache does the last step of the reasoning answer read in DeepSeek-V3 as in V3.2?
+
+    - Layers and bytes of a number are the same in both: numbers of one layer are enough.
+    - V3 reads 576 numbers of each of 12,926 tokens. V3.2 reads 576 of each chosen token, and 128 of all.
+    """
+    tokens = REASONING.prompt + REASONING.output - 2
+    precision, h200 = Precision("fp8", cache="bf16"), load_accelerator("h200-sxm")
+    read = [
+        {kind: work.cache_read for kind, work in pass_cost(each, 1, tokens).roofs.items() if work.cache_read}
+        for name in ("deepseek-v3", "deepseek-v3.2")
+        for each in [Deployment(load_model(name), h200, precision, 8, layout="expert")]
+    ]
+    (dense,), (chosen, keys) = read[0].values(), read[1].values()
+    answer.value = dense / (chosen + keys)
+    answer.slip(dense / chosen, "You left out the indexer. It reads a key of every token, to find the chosen ones.")
+    answer.slip(
+        dense / (chosen + keys * chosen / dense),
+        "You read the index keys of the chosen tokens only. Without the keys of all, how would it choose them?",
+    )
+    return (
+        f"V3 reads {dense / 1e6:.0f} MB. V3.2 reads {chosen / 1e6:.0f} MB of latents and {keys / 1e6:.0f} MB of index "
+        f"keys, more than of what they choose. V3 reads {answer} as much."
+    )
+
+
+@number("times")
 def last_over_first(answer: Number) -> str:
     """32 reasoning requests start together. How many times as long as the first step is the last?
 
@@ -91,9 +120,31 @@ def last_over_first(answer: Number) -> str:
     )
 
 
-@number("percent", tolerance=0.05)
+@choice("b")
+def tpot_near_the_end(answer: Choice) -> str:
+    """32 reasoning requests start together. How long does each wait for a token near the end of its answer?
+
+    a: As long as TPOT says.
+    b: About 1.6 times TPOT.
+    c: About 4.5 times TPOT.
+
+    - TPOT is the average of all steps, and they grow evenly. Which step takes the average?
+    - Divide the last step by the mean of the first and the last.
+    """
+    first, last = _first_and_last(32, together=True)
+    mean = (first + last) / 2
+    answer.says(
+        a=f"TPOT is not constant: it is an average, {mean:.1f} ms, of steps from {first:.1f} to {last:.1f} ms.",
+        b=f"{last:.1f} ms over an average of {mean:.1f} ms is {last / mean:.2f}. The first tokens came in "
+        f"{first / mean:.2f} of TPOT.",
+        c=f"That is last over first, {last / first:.2f}. TPOT is the average, not the first step.",
+    )
+    return f"{answer} The average is {mean:.1f} ms, the last step {last:.1f} ms."
+
+
+@predict("percent")
 def steady_last_over_first(answer: Number) -> str:
-    """31 neighbours are spread over their answers. By how much is your last step longer than your first?
+    """31 neighbours are spread over their answers. By how many per cent is your last step longer than your first?
 
     - What grows from your first step to your last? One cache out of 32.
     - step_parts(server, reasoning, position, 32).seconds, at position 1 and at position 12,799.

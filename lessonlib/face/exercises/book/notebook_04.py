@@ -1,33 +1,158 @@
 """The exercises of notebook 04_what_batching_can_pay_for."""
 
-from lessonlib.face.exercises.book.common import CHAT, REASONING, cost_of, mixture, server
-from lessonlib.face.exercises.exercises import Choice, Number, choice, number
-from lessonlib.facts.workloads import load_workload
-from lessonlib.policy.batching import output_token_in_prompt_tokens, parallel_thoughts
-from lessonlib.policy.estimates import ridge_tokens
-from lessonlib.policy.full_server import memory_batch, steady_state
+from functools import cache
+
+import numpy as np
+
+from lessonlib.base.units import format_seconds
+from lessonlib.face.exercises.book.common import REASONING, cost_of, mixture, server
+from lessonlib.face.exercises.exercises import Choice, Number, choice, number, predict
+from lessonlib.facts.catalogue import load_accelerator, load_model
+from lessonlib.facts.workloads import load_lengths, load_workload
+from lessonlib.model.precision import Precision
+from lessonlib.policy.batching import parallel_thoughts
+from lessonlib.policy.estimates import chi, ridge_tokens, roof_batch
+from lessonlib.policy.full_server import at_latency, steady_state
+from lessonlib.policy.serving.findings import ServingRun
+from lessonlib.policy.serving.simulator import simulate
+from lessonlib.policy.serving.traffic import poisson_traffic
+from lessonlib.time.deployment import Deployment
 from lessonlib.time.roofline import pass_cost
 
 CHAT_MEAN = load_workload("chat").mean
+MEAN_CACHE = 4_989  # tokens, of R1's service, as its maker published
+BETWEEN_NODES = 50e9  # byte/s of a device, one way
 
 
-@number("requests", tolerance=0.02)
-def steady_batch(answer: Number) -> str:
-    """How many reasoning requests does the server hold in steady state, each at a place of its own?
+@cache
+def other() -> Deployment:
+    """Another machine than the lesson's own: Qwen3-8B in bf16 on one L40S."""
+    return Deployment(load_model("qwen3-8b"), load_accelerator("l40s"), Precision("bf16"))
 
-    - The mean over an answer is the prompt and half of the output.
-    - Memory left / bytes of the mean.
-    """
-    free, each, held = server().memory_free, server().cache_bytes_per_token, 128 + 6400
-    answer.value = memory_batch(server(), REASONING)
-    answer.slip(
-        server().largest_batch(128 + 12_800),
-        "That reserves the whole answer for each from the start. In steady state they hold half of it on average.",
+
+def even_span(deployment: Deployment) -> float:
+    """The span at which reading a token's cache takes as long as computing its linear layers at peak."""
+    computing = pass_cost(deployment, 1).linear.flops / deployment.peak
+    return computing * deployment.bandwidth / deployment.cache_bytes_per_token
+
+
+@cache
+def r1_per_device(devices: int, layout: str) -> float:
+    """Output tokens a second and device of DeepSeek-R1 on H800s with memory full, at the mean cache of its service."""
+    link = BETWEEN_NODES if layout == "expert" else None
+    machine = Deployment(
+        load_model("deepseek-r1"), load_accelerator("h800-sxm"), Precision("fp8"), devices, layout, link=link
     )
-    answer.slip(free / (128 * each), "That counts the prompts only. The answer fills the cache as it is written.")
+    batch = machine.largest_batch(MEAN_CACHE)
+    return batch / pass_cost(machine, 1, MEAN_CACHE - 1, batch).seconds / devices
+
+
+@cache
+def past_capacity(requests: int = 8_000, rate: float = 4.0) -> ServingRun:
+    """The lesson's server in the traffic of the production service, of which it can take three requests a second."""
+    lengths = (load_lengths("production-reasoning", of) for of in ("prompt", "output"))
+    return simulate(server(), poisson_traffic(requests, rate, *lengths, seed=1))
+
+
+@number("tokens")
+def cache_against_compute(answer: Number) -> str:
+    """Llama-3.1-8B in bf16 on an H100, `server`: at which span does reading a token's cache take as long as computing
+    its linear layers at peak?
+
+    - The reading takes K x span / bandwidth seconds, the computing 2 P / peak.
+    - 2 P is `pass_cost(server, new=1).linear.flops`: 15.01e9 FLOP.
+    """
+    machine, flops = server(), pass_cost(server(), 1).linear.flops
+    answer.value = even_span(machine)
+    answer.slip(answer.value / 2, "A weight that meets a token costs 2 FLOP: one multiplication, one addition.")
+    answer.slip(
+        answer.value * machine.model.parameters * 2 / flops,
+        "The input embedding is looked up, not multiplied. Leave its parameters out.",
+    )
+    answer.slip(ridge_tokens(machine), "That is the ridge, which compares computing with the reading of weights.")
     return (
-        f"{free / 1e9:.2f} GB are left after the weights. A sequence holds {held:,} tokens on average, "
-        f"{held * each / 1e9:.3f} GB: {answer}."
+        f"{flops:.4g} FLOP / {machine.peak:.3g} FLOP/s are {1e6 * flops / machine.peak:.1f} microseconds. In these, "
+        f"{machine.bandwidth:.3g} B/s read the caches of {answer}, {machine.cache_bytes_per_token:,.0f} B each."
+    )
+
+
+@number("times")
+def chi_of_another(answer: Number) -> str:
+    """What is chi of a reasoning request, 128 -> 12,800, on `other`, Qwen3-8B in bf16 on an L40S?
+
+    - First the span of equal times on that server, as above. Then the mean span over it.
+    - The prompt is computed as well: times n_out / (new + n_out). That takes off one per cent.
+    """
+    machine, even = other(), even_span(other())
+    answer.value = chi(machine, REASONING)
+    answer.slip(
+        (REASONING.prompt + REASONING.output) / even,
+        "You took the longest span. On average half of it is there.",
+    )
+    answer.slip(chi(server(), REASONING), "That is Llama-3.1-8B on an H100, whose memory is fast beside its peak.")
+    return (
+        f"The times are equal at a span of {even:,.0f} tokens. The mean span is {128 + 6_400:,}, "
+        f"{(128 + 6_400) / even:.2f} times as much; of the tokens, {12_800 / 12_928:.1%} are output: {answer}."
+    )
+
+
+@number("requests", tolerance=0.015)
+def roof_batch_of_chat(answer: Number) -> str:
+    """From which batch on are the linear layers of a chat server compute bound, its prompts (1,155 -> 211) mixed in?
+
+    - A pass of b requests carries b output tokens, and b x new / n_out prompt tokens beside them.
+    - The sum is the ridge, 295 tokens.
+    """
+    ridge = ridge_tokens(server())
+    answer.value = roof_batch(server(), CHAT_MEAN)
+    answer.slip(ridge, "That is the ridge. Beside each output token the pass carries prompt tokens of newcomers.")
+    answer.slip(
+        ridge / (CHAT_MEAN.prompt / CHAT_MEAN.output),
+        "You counted the prompt tokens only. Output tokens ride, too.",
+    )
+    return (
+        f"For each output token {CHAT_MEAN.prompt / CHAT_MEAN.output:.2f} prompt tokens ride along: "
+        f"{ridge:.1f} / {1 + CHAT_MEAN.prompt / CHAT_MEAN.output:.2f} = {answer}."
+    )
+
+
+@choice("b")
+def wall_before_roof(answer: Choice) -> str:
+    """The GPU gets twice the memory, and holds more than twice the batch. A reasoning request took 4.1 s of GPU time.
+    And now?
+
+    a: about 2.0 s
+    b: about 3.6 s
+    c: still 4.1 s
+
+    - Which part of a step does a larger batch share out?
+    """
+    full = steady_state(server(), REASONING)
+    limit, share, rest = full.batch, full.shares["attention"], full.shares["linear"]
+    answer.says(
+        a="A batch twice as large halves each one's share of the weights. The caches are not shared, and at batch "
+        f"{limit} they are {share:.0%} of a step.",
+        b=f"The weights' share falls, the caches' does not: at batch {limit} the caches are {share:.0%} of a step "
+        "already.",
+        c=f"The weights are shared by more requests, so something is saved: but only on their {rest:.0%} of a step.",
+    )
+    return f"{answer}. At batch {limit} the caches take {share:.0%} of the steps, and batching never divides a cache."
+
+
+@predict("requests")
+def batch_under_a_target(answer: Number) -> str:
+    """A full chat server holds 368 requests, with 53 ms from token to token. The target is 20 ms. Which batch keeps it?
+
+    - TPOT is the wait over the steps. The wait is the batch times the GPU time of one request.
+    - If the GPU time of one request stayed, the batch would fall as the TPOT. But at a smaller batch it rises a little.
+    """
+    found, full = at_latency(server(), CHAT_MEAN, 0.02), steady_state(server(), CHAT_MEAN)
+    answer.value = found.batch
+    each = [1e3 * state.seconds_per_request for state in (full, found.state)]
+    return (
+        f"In proportion, {full.batch} x 20 / {1e3 * full.tpot:.1f} = {full.batch * 0.02 / full.tpot:.0f} would remain. "
+        f"But with fewer to share the weights a request takes {each[1]:.1f} ms of GPU time, not {each[0]:.1f} ms: "
+        f"{answer}."
     )
 
 
@@ -55,7 +180,7 @@ def experts_at_32(answer: Number) -> str:
     )
 
 
-@number("times one answer", tolerance=0.02)
+@predict("times one answer")
 def sixteen_thoughts(answer: Number) -> str:
     """Sixteen answers to one reasoning prompt, decoded together: how many times the GPU time of one?
 
@@ -69,40 +194,76 @@ def sixteen_thoughts(answer: Number) -> str:
     return f"Of one answer's time {cache:.1%} is the cache. 1 + 15 x {cache:.4f} = {answer}."
 
 
-@number("prompt tokens", tolerance=0.03)
-def output_token_price(answer: Number) -> str:
-    """At batch 1, how many prompt tokens (of a 1,024-token prefill) cost as much as one output token of chat?
+@predict("% of the slots")
+def slots_of_a_static_batch(answer: Number) -> str:
+    """32 production answers start together, and nobody joins until the longest is done. The mean answer has 1,592
+    tokens. What per cent of the slots (32 x steps) do work?
 
-    - A step takes about as long as streaming the weights.
-    - One prompt token takes prefill / 1,024.
+    - The batch runs as long as its longest answer.
+    - One answer in a hundred has more than 13,000 tokens.
     """
-    step, token = cost_of(CHAT).tpot, pass_cost(server(), 1024).seconds / 1024
-    answer.value = output_token_in_prompt_tokens(server(), CHAT, 1)
-    answer.slip(
-        output_token_in_prompt_tokens(server(), CHAT_MEAN, full := memory_batch(server(), CHAT_MEAN)),
-        f"That is the price on a full chat server, where {full} requests share the weights.",
-    )
-    answer.slip(ridge_tokens(server()), "That is the ridge: close, but a step also reads its cache.")
-    return f"A step takes {1e3 * step:.3f} ms, a prompt token {1e6 * token:.2f} microseconds: {answer}."
+    answers = load_lengths("production-reasoning", "output").sample(np.random.default_rng(0), 32 * 4_000)
+    longest = answers.reshape(4_000, 32).max(axis=1).mean()
+    answer.value = 100 * answers.mean() / longest
+    return f"The longest of 32 has {longest:,.0f} tokens on average, the mean answer {answers.mean():,.0f}: {answer}."
 
 
-@choice("b")
-def wall_before_roof(answer: Choice) -> str:
-    """The GPU gets twice the memory. What happens to the GPU time of one reasoning request?
+@choice("c")
+def how_long_you_watch(answer: Choice) -> str:
+    """Four requests a second arrive, and the server can take three. What is the median time to the first token?
 
-    a: it halves
-    b: it falls a little
-    c: it stays exactly the same
+    a: about 10 ms, as below capacity: the GPU was busy there, too
+    b: about 10 s
+    c: it depends on how long you watch
 
-    - Which part of a step does a larger batch share out?
+    - How many requests a second join the queue, and when does it end?
     """
-    full = steady_state(server(), REASONING)
-    limit, share, rest = full.batch, full.shares["attention"], full.shares["linear"]
+    runs = [past_capacity(count) for count in (2_000, 8_000, 32_000)]
+    seen = ", ".join(format_seconds(run.percentiles("ttft", (50,))[0], 2) for run in runs)
     answer.says(
-        a="A batch twice as large halves each one's share of the weights. The caches are not shared, and at batch "
-        f"{limit} they are {share:.0%} of a step.",
-        b=f"The weights' share falls, the caches' does not: at batch {limit} the caches are {share:.0%} of a step "
-        "already.",
-        c=f"The weights are shared by more requests, so something is saved: but only on their {rest:.0%} of a step.",
+        a="That holds while there is room for all. Here the queue grows by one request a second.",
+        b=f"There is a moment at which that is so. After 2,000, 8,000 and 32,000 requests it is {seen}.",
+        c=f"The queue never ends. After 2,000, 8,000 and 32,000 requests the median is {seen}.",
     )
-    return f"{answer}. At batch {limit} the caches take {share:.0%} of the steps, and batching never divides a cache."
+    return f"{answer}. The queue grows by {runs[1].growth:.1f} requests a second for ever."
+
+
+@choice("c")
+def goodput_past_capacity(answer: Choice) -> str:
+    """Of these four requests a second, how many are answered in time: first token within 1 s, then 15 ms a token?
+
+    a: three a second
+    b: one or two a second
+    c: far fewer than one a second
+
+    - A newcomer is served after all who came before. How long is the queue?
+    """
+    run = past_capacity()
+    share, good = run.goodput(ttft=1, tpot=0.015)
+    answer.says(
+        a=f"So many are served. But all of them have queued first: {share:.0%} are in time.",
+        b=f"Nobody is taken out of turn, so nearly all are late: {good:.1f} a second are in time.",
+        c=f"Only those are in time who came before the queue: {share:.0%} of all.",
+    )
+    return f"{answer}: {good:.1f} a second. The server works as hard as ever, for requests that are late."
+
+
+@choice("c")
+def expert_against_tensor(answer: Choice) -> str:
+    """DeepSeek-R1 in fp8 on 32 H800s, memory full. How many times the output tokens a second of tensor parallelism does
+    the expert layout reach?
+
+    a: about as many
+    b: three times
+    c: more than ten times
+
+    - Where do the caches lie, once or 32 times? How large a batch is that?
+    """
+    expert, tensor = (r1_per_device(32, layout) for layout in ("expert", "tensor"))
+    found = f"{expert:,.0f} tokens/s a GPU against {tensor:,.0f}"
+    answer.says(
+        a=f"Both spread the weights. But tensor parallelism copies each latent on every device: {found}.",
+        b=f"More than that: {found}.",
+        c=f"{found}: no cache is stored or read twice, so the batch is far larger.",
+    )
+    return f"{answer}: {found}."
