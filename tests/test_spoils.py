@@ -118,6 +118,6 @@ def test_what_gives_a_value_away():
     exercise = BOOK["chat-answers"]  # 102.8 chat requests
     assert spoils(exercise, "it takes 103 times as long") and spoils(exercise, "| ratio | 102.8 |")
     assert not spoils(exercise, "102.8 GB") and not spoils(exercise, "100") and not spoils(exercise, "version 1.0.102")
-    seconds = BOOK["reasoning-decode"]  # 60.62 s
-    assert spoils(seconds, "60.6 s") and spoils(seconds, "60,620 ms") and not spoils(seconds, "60.6 %")
-    assert not spoils(seconds, "61 s")
+    seconds = BOOK["first-answer-token"]  # 54.27 s
+    assert spoils(seconds, "54.3 s") and spoils(seconds, "54,270 ms") and not spoils(seconds, "54.3 %")
+    assert not spoils(seconds, "55 s")
