@@ -190,8 +190,8 @@ def cache_triangle(deployment: Deployment, request: Request) -> Figure:
     axes.set_ylabel("GB of cache that the step reads (linear scale)")
     alt = (
         f"Columns that rise from the first decode step to the last, {first:.3g} to {last:.3g} GB, and hold "
-        f"{format_bytes(traffic.triangle)}. They stand on a {'thin strip' if thin else 'block'}, what the prompt left. A "
-        f"dashed rectangle of the final height holds {format_bytes(traffic.end)}; its upper left part is never read."
+        f"{format_bytes(traffic.triangle)}. They stand on a {'thin strip' if thin else 'block'}, what the prompt left. "
+        f"A dashed rectangle of the final height holds {format_bytes(traffic.end)}; its upper left part is never read."
     )
     each = (
         f"A column stands for about {steps / len(middles):,.0f} steps" if steps > len(middles) else "A column is a step"
