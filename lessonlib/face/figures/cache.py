@@ -70,7 +70,7 @@ def step_over_answer(positions: Any, steady: StepParts, together: StepParts, bat
     """A decode step along an answer, stacked: weights, the neighbours' caches, the request's cache. Linear scales.
 
     `steady`, `together`: the step apart at `positions`, in a steady state and with all `batch` sequences started at
-    once; the latter is the dashed line. Overhead and all-reduces are not drawn.
+    once; the latter is the dashed line. Overhead and all-reduces are not drawn. `show` it with a caption.
     """
     figure, axes = new_figure(title, height=5.2)
     x = np.asarray(positions, dtype=float)
@@ -93,7 +93,12 @@ def step_over_answer(positions: Any, steady: StepParts, together: StepParts, bat
     along(axes, x, dashed, f"all {batch} started together: {dashed[0]:.2f} to {top:.2f} ms", 0.72)
     axes.set_xlabel("your output token (linear scale)")
     axes.set_ylabel("a decode step, ms (linear scale)")
-    return figure
+    alt = (
+        f"A decode step along the answer, stacked: weights, a level band of {weights[0]:.2f} ms; the caches of "
+        f"{batch - 1} neighbours, another of {neighbours[0]:.2f} ms; your own cache, a wedge that grows to "
+        f"{own[-1]:.2f} ms. Dashed, all {batch} started together: a line from {dashed[0]:.2f} ms to {top:.2f} ms."
+    )
+    return described(figure, alt, "")
 
 
 @house_style()
@@ -101,6 +106,7 @@ def step_by_depth(series: Mapping[str, tuple[Sequence[int], Any, Any]], title: s
     """Measured time of an output token by context, and its floor, a panel for each model. Linear scales.
 
     `series`: label to (contexts in tokens, measured seconds, floor seconds), from the smallest context to the largest.
+    `show` it with a caption.
     """
     figure, axes = new_panels(title, list(series), height=4.4, columns=len(series))
     axes[0].set_ylim(0, 1.12e3 * max(max(measured) for _, measured, _ in series.values()))
@@ -118,4 +124,10 @@ def step_by_depth(series: Mapping[str, tuple[Sequence[int], Any, Any]], title: s
         panel.get_xticklabels()[-1].set_horizontalalignment("right")  # clear of the next panel's 0
     axes[0].set_ylabel("ms for an output token (linear scale)")
     figure.supxlabel("tokens in the cache (linear scale)", fontsize=11, color=INK)
-    return figure
+    rises = (
+        f"{name} from {1e3 * measured[0]:.1f} to {1e3 * measured[-1]:.1f} ms, its floor from {1e3 * floor[0]:.1f} to "
+        f"{1e3 * floor[-1]:.1f} ms"
+        for name, (_, measured, floor) in series.items()
+    )
+    what = "A panel for each model, ms for an output token by tokens in the cache. Dots, measured, and a line"
+    return described(figure, f"{what}, the floor: {'; '.join(rises)}.", "")
