@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from lessonlib.base.checks import checked, count, items
 from lessonlib.base.units import format_percent
 from lessonlib.face.figures.labels import along, label
+from lessonlib.face.figures.sheet import setting
 from lessonlib.face.figures.style import described, house_style, log_token_axis, new_figure, new_panels, plain_numbers
 from lessonlib.face.palette import (
     BOUNDARY,
@@ -148,7 +149,9 @@ def savings_dots(alone: Mapping[str, Sequence[float]], full: Mapping[str, Sequen
             words.append(((floor, row + shift), f"{name} {format_percent(floor / 100, 2)}"))
     for at, said in words:
         label(axes, at, said, "above right", "above left", gap=5, color=PREFILL_INK)
-    return figure
+    lists = ["; ".join(f"{n} {format_percent(shares[0], 2)}" for n, shares in rows.items()) for rows in (alone, full)]
+    alt = f"A row for each workload: what a free prefill saves, log scale. Alone: {lists[0]}. Full server: {lists[1]}."
+    return described(figure, alt, "Dot: floor, hollow where alone. Line: from there to the other efficiencies.")
 
 
 @house_style()
@@ -165,8 +168,11 @@ def break_even_lines(deployment: Deployment, batches: Sequence[int] = (1, 32), s
     log_token_axis(axes.xaxis, "prompt tokens, nothing cached")
     log_token_axis(axes.yaxis, "output tokens")
     prompts = np.unique(np.geomspace(least, most, 160).round())
+    ends = []
     for batch in batches:
         exact = break_even_output(deployment, prompts, batch, share)
+        first, last = (f"{exact[i]:,.0f} output tokens for a prompt of {prompts[i]:,.0f}" for i in (0, -1))
+        ends.append(f"Batch {batch:,}: {first}, {last}.")
         estimate = break_even_by_rho(deployment, prompts, batch, share)
         axes.plot(prompts, estimate, "--", color=BOUNDARY, linewidth=1.3)
         axes.plot(prompts, exact, color=PREFILL)
@@ -174,7 +180,11 @@ def break_even_lines(deployment: Deployment, batches: Sequence[int] = (1, 32), s
         along(axes, prompts, estimate, f"rho, batch {batch:,}", 0.85, "below" if batch == batches[0] else "above")
     shortest = break_even_output(deployment, least, min(batches), share)
     label(axes, (6 * least, shortest), f"{shortest} output tokens", "above right", gap=3, color=PREFILL_INK)
-    return figure
+    alt = (
+        f"Output by prompt, both log: exact lines, solid and bent, beside rho's straight dashed ones. {' '.join(ends)}"
+    )
+    caption = f"Solid: exact. Dashed: rho. {setting(deployment)}; whether the batch fits is not asked."
+    return described(figure, alt, caption)
 
 
 @house_style()
@@ -193,7 +203,8 @@ def lever_curves(
     curve is what the lever gives at `efficiencies`.
     """
     figure, axes = new_panels(title, list(requests), height=5.8, rows=2, columns=2)
-    for panel, request in zip(axes, requests.values(), strict=True):
+    words = []
+    for panel, (title_of, request) in zip(axes, requests.items(), strict=True):
         deployment.require_fit(request.prompt + request.output)
         limit = memory_batch(deployment, request)
         batches = range(1, limit + 1)
@@ -222,7 +233,13 @@ def lever_curves(
         panel.vlines(turn + 1, best[turn], 2.9, color=QUIET, linewidth=1)
         panel.plot(turn + 1, best[turn], "o", color=INK, markersize=6, zorder=5, clip_on=False)
         label(panel, (turn + 1, 2.9), f"from batch {turn + 1}", "above", gap=2)
+        first, last = (list(curves)[int(np.argmax([curve[at] for curve in curves.values()]))] for at in (0, -1))
+        words.append(f"{title_of}: {first} at batch 1, {last} from batch {turn + 1} to {limit}")
     for panel in axes[::2]:
         panel.set_ylabel("times faster")
     figure.supxlabel("batch, up to the memory limit (log scale)", fontsize=11, color=INK)
-    return figure
+    alt = f"Times faster by batch, a panel for each of {len(words)} requests. The best: {'; '.join(words)}."
+    band = " Band: from there to the other efficiencies." if efficiencies else ""
+    return described(
+        figure, alt, f"{setting(deployment)}; batch held. Line: as it is.{band} Dot: the best of the end leads."
+    )
