@@ -253,4 +253,5 @@ def lever_curves(
     figure.supxlabel("batch, up to the memory limit (log scale)", fontsize=11, color=INK)
     alt = f"Times faster by batch, a panel for each request, up to the memory limit. There: {'; '.join(said)}."
     caption = f"{setting(deployment)}, GPU clock. Dot: from this batch on the lever that is best at the limit leads."
+    caption += " Bands: at the efficiencies asked for." if efficiencies else ""
     return described(figure, alt, caption)
