@@ -1,12 +1,20 @@
 """The exercises of notebook 08_predicted_and_published."""
 
+from collections.abc import Iterator
+from dataclasses import replace
 from statistics import median
 
-from lessonlib.face.exercises.book.common import server
-from lessonlib.face.exercises.exercises import Choice, Number, choice, number
+from lessonlib.face.exercises.book.common import INT4, REASONING, server
+from lessonlib.face.exercises.exercises import Choice, Number, choice, number, predict
 from lessonlib.facts.catalogue import load_accelerator
-from lessonlib.measured.efficiency import decode_fits, decode_search
+from lessonlib.facts.workloads import load_workload
+from lessonlib.measured.calibration import relative_errors
+from lessonlib.measured.efficiency import decode_fits, decode_search, typical_efficiency
 from lessonlib.measured.published import SUSPECTS, deployment_of, point_of, published_row
+from lessonlib.policy.full_server import memory_batch
+from lessonlib.policy.levers import quantised
+from lessonlib.request.cost import request_cost
+from lessonlib.time.deployment import Efficiency
 
 
 def _fractions(memory_class: str) -> list[float]:
@@ -41,10 +49,10 @@ def reached_on_an_a6000(answer: Number) -> str:
     return f"The floor of a step is {floor:.2f} ms, the measured time {1e3 / row.value:.2f} ms: {answer}."
 
 
-@number("%", tolerance=0.1)
+@predict("%")
 def fraction_on_hbm(answer: Number) -> str:
-    """Published decode steps of one sequence, on one device with HBM: what per cent of the datasheet's bandwidth do
-    they reach in the median?
+    """Decode of one sequence on one device with HBM, as published: what per cent of the datasheet's bandwidth does it
+    reach in the median?
 
     - Faster memory makes shorter steps. What else is in a step, that no memory makes shorter?
     - Median of point.fraction over the points of decode_search() whose memory_class is HBM.
@@ -52,7 +60,10 @@ def fraction_on_hbm(answer: Number) -> str:
     hbm, gddr, unified = (100 * median(_fractions(name)) for name in ("HBM", "GDDR", "unified"))
     answer.value = hbm
     answer.slip(100, "That is the datasheet, or near it. Hardly anybody measures that.")
-    return f"{len(_fractions('HBM'))} rows on HBM, median {answer}. GDDR: {gddr:.0f} %, unified: {unified:.0f} %."
+    return (
+        f"The {len(_fractions('HBM'))} rows on HBM reach {answer} in the median, GDDR {gddr:.0f} % and unified memory "
+        f"{unified:.0f} %."
+    )
 
 
 @choice("b")
@@ -79,39 +90,13 @@ def which_row_is_impossible(answer: Choice) -> str:
     return f"{answer}: {b.measured:.2f} s claimed, at least {b.floor:.1f} s needed."
 
 
-@number("steps", tolerance=0.02)
-def steps_that_fit(answer: Number) -> str:
-    """The same source has 64 sequences, 2,048 -> 2,048, in 3.3922 s. For how many decode steps at most was there time,
-    if each reads the weights and nothing else?
-
-    - The batch does not matter here: one step serves all 64 sequences.
-    - deployment_of(published_row("m2267")): its .sizes.dense_bytes a step, over its .bandwidth.
-    """
-    row = published_row("m2267")
-    deployment = deployment_of(row)
-    weights, step = deployment.sizes.dense_bytes, deployment.sizes.dense_bytes / deployment.bandwidth
-    answer.value = row.value / step
-    answer.slip(
-        row.value / (deployment.weight_bytes / deployment.bandwidth),
-        "You streamed the embedding too. It is looked up: only rows of it are read.",
-    )
-    answer.slip(
-        row.value / step / 64,
-        "You read the weights once for each sequence. A step reads them once for the whole batch.",
-    )
-    return (
-        f"A step reads {weights / 1e9:.2f} GB in at least {1e3 * step:.2f} ms: {answer} of the 2,047. The answers were "
-        "cut short, or the time is another's."
-    )
-
-
 @number("times")
 def faster_memory(answer: Number) -> str:
     """A B200 has 8 TB/s, an H100 3.35. Llama-3.1-8B in bf16, one sequence, empty cache: how many times faster is a step
     on the B200, by the two numbers?
 
     - A step is bytes / (fraction x bandwidth) + overhead. Only the first part gets shorter.
-    - fit.fraction and fit.overhead are the two numbers; step.linear.bytes the bytes.
+    - The two numbers are in the row "all" of the table; the weights are 15.01 GB.
     """
     h100, b200 = _step_by_two_numbers("h100-sxm"), _step_by_two_numbers("b200")
     answer.value = h100 / b200
@@ -139,15 +124,74 @@ def slope_of_the_cache(answer: Number) -> str:
     return f"A token has {each:,.0f} B of cache. At 8 TB/s that is {1e3 * each / bandwidth:.3g} ms: {answer}."
 
 
-@number("times", tolerance=0.15)
+@predict("ms")
 def eight_devices(answer: Number) -> str:
-    """Llama-2-7B in bf16, one sequence: on one A100, then split over eight. How many times faster was it measured to be
-    on eight?
+    """Llama-2-7B in bf16, one sequence: on one A100 a step was measured to take 9.5 ms. How long did it take split over
+    eight?
 
-    - On one device a step took 9.5 ms, some 2 of them overhead. Only the reading shrinks to an eighth.
+    - Some 2 ms of the 9.5 are overhead. Only the reading shrinks to an eighth.
     - The overhead stays, and two all-reduces a layer are new: each of them waits.
     """
-    one, eight = published_row("m1349").value, published_row("m1369").value  # Llama-2-7B in bf16 on so many A100
-    answer.value = eight / one
-    answer.slip(8, "That is what the datasheet gives: an eighth of the bytes for each device.")
-    return f"{one:.1f} tokens a second on one, {eight:.1f} on eight: {answer}."
+    one, eight = (1e3 / published_row(name).value for name in ("m1349", "m1369"))  # Llama-2-7B in bf16 on so many A100
+    answer.value = eight
+    answer.slip(one / 8, "That is what the datasheets give: an eighth of the bytes for each device.")
+    return f"{answer}, {one / eight:.1f} times as fast: the overhead of a step stays, and all-reduces come on top."
+
+
+@predict("%")
+def unseen_publishers(answer: Number) -> str:
+    """The two numbers are fitted on half of the publishers. By what per cent are they off in the median on the half
+    that they have not seen?
+
+    - They were off by 6.6 % on what they were fitted to. Other people have other engines.
+    """
+    search = decode_search()
+    seen = search.alternate()
+    ratios = search.judged(seen)["two numbers"]
+    fitted, unseen = (100 * relative_errors(ratios[half]).median for half in (seen, ~seen))
+    answer.value = unseen
+    answer.slip(fitted, "That is the error on what they were fitted to. Strangers are harder.")
+    return f"The two numbers are off by {fitted:.1f} % on the publishers that they saw, and by {answer} on the others."
+
+
+@predict("s")
+def reasoning_on_an_a100(answer: Number) -> str:
+    """The reasoning request (128 -> 12,800), alone on one A100, by the two numbers: how long does it take?
+
+    - The reading of all steps takes 99.6 s at the full bandwidth. Divide it by the fraction.
+    - Each of 12,799 steps has the overhead as well.
+    """
+    floor = replace(server(), accelerator=load_accelerator("a100-sxm-80gb"))
+    typical = typical_efficiency("a100-sxm-80gb").middle
+    answer.value = request_cost(replace(floor, efficiency=typical), REASONING).undisturbed
+    least = request_cost(floor, REASONING).undisturbed
+    answer.slip(least, "That is the floor: the full bandwidth, and no overhead.")
+    answer.slip(least / typical.mbu, "You forgot the overhead, which every step has.")
+    return (
+        f"{least:.1f} s of reading at {typical.mbu:.2f} of the bandwidth are {least / typical.mbu:.0f} s, and the "
+        f"steps have {(REASONING.output - 1) * typical.overhead:.0f} s of overhead; with the computing it is {answer}."
+    )
+
+
+def _turns(efficiency: Efficiency) -> Iterator[int]:
+    """The batches of chat's mean requests at which W8A8 is faster than int4 weights."""
+    machine, chat, w8a8 = replace(server(), efficiency=efficiency), load_workload("chat").mean, quantised(blocks="fp8")
+    batches = range(1, memory_batch(machine, chat) + 1)
+    return (b for b in batches if w8a8.speedup(machine, chat, b) > INT4.speedup(machine, chat, b))
+
+
+@predict("requests")
+def levers_change_places(answer: Number) -> str:
+    """At the floor W8A8 passes int4 weights on a chat server from a batch of 26. From which batch does it at the middle
+    of the typical range?
+
+    - A typical server reaches about 0.8 of the bandwidth, and less than half of the peak.
+    - If compute is slower, a batch of prompts takes its time sooner.
+    """
+    typical = typical_efficiency("h100-sxm").middle
+    floor, answer.value = next(_turns(Efficiency())), float(next(_turns(typical)))
+    answer.slip(floor, "That is the floor. Bytes and FLOPs do not lose the same.")
+    return (
+        f"A batch of {floor} became {answer}, for {typical.mfu:.2f} of the peak is reached and {typical.mbu:.2f} of "
+        "the bandwidth: FLOPs count sooner."
+    )
