@@ -39,7 +39,7 @@ def test_the_step_over_an_answer_says_its_parts(batch):
     assert list(axes.lines[0].get_ydata()) == pytest.approx(1e3 * together.seconds)
     said = " ".join(words(figure))
     for part in (steady.linear[0], steady.neighbours[0], steady.own[-1], together.seconds[0], together.seconds[-1]):
-        assert f"{1e3 * part:.2f}" in said
+        assert f"{1e3 * part:.2f}" in said and f"{1e3 * part:.2f}" in figure.alt
     assert f"{batch - 1} neighbours" in said and f"all {batch} started together" in said
     assert axes.get_ylim()[1] > 1e3 * steady.seconds.max()
 
@@ -52,5 +52,6 @@ def test_measured_and_floor_stand_in_one_panel_for_each_model():
     figure = step_by_depth(series, "Title")
     assert [axes.get_title("left") for axes in figure.axes] == ["a", "b"]
     assert words(figure)[:2] == ["measured: 20.0 to 40.0 ms", "floor: 10.0 to 20.0 ms"]
+    assert "a: measured 20.0 to 40.0, floor 10.0 to 20.0 ms" in figure.alt
     assert figure.axes[0].get_ylim()[1] > 40
     assert list(figure.axes[1].lines[1].get_ydata()) == [20, 21]

@@ -78,6 +78,12 @@ def test_what_the_value_is_rounded_to_is_right():
     assert not find("last-over-first").judge(5).right  # one digit says too little
 
 
+def test_the_sparse_step_by_hand():
+    """Numbers of a layer at 12,926 cached tokens: a latent of 512 + 64, an index key of 128, 2,048 chosen."""
+    dense, sparse = 576 * 12_926, 576 * 2_048 + 128 * 12_926
+    assert find("sparse-step").answer.value == pytest.approx(dense / sparse, rel=1e-12)
+
+
 def test_a_prediction_is_answered_with_its_reason_whatever_was_guessed():
     @predict("s")
     def sample(answer):

@@ -110,6 +110,14 @@ def test_nothing_of_a_readers_own_style_reaches_a_figure(name):
     assert hostile == clean
 
 
+@pytest.mark.parametrize("name", sorted(set(DRAWN) - {"traffic_panels"}))
+def test_every_figure_brings_its_words(name):
+    figure = DRAWN[name]()
+    for words in (figure.alt, figure.caption):
+        assert len(words.split()) > 7 and words.endswith(".") and "nan" not in words and "  " not in words
+    assert len(figure.alt) < 1100
+
+
 @pytest.fixture
 def axes():
     with house_style():

@@ -3,6 +3,7 @@
 import datetime
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -140,6 +141,24 @@ def test_control_characters_of_a_name_move_no_cursor(capsys):
     said = capsys.readouterr().out
     assert said.startswith("Not taken. ") and said[:-1].isprintable()
     assert r"b\x1b[2J" in said and r"dev\x1b[2J" in said
+
+
+@pytest.mark.parametrize("changed", [{'"h100-sxm")  #': '"h101")  #'}, {"devices=1": "devices=0"}, {"2.50,": "-9,"}])
+def test_the_form_of_notebook_10_takes_server_and_price_together_or_neither(changed, capsys):
+    (path,) = (Path(__file__).parent.parent / "notebooks").glob("10_*.ipynb")
+    cells = ["".join(cell["source"]) for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]]
+    (form,) = (source for source in cells if "hourly_price(2.50" in source)
+    names = {"model": llama(), "my_traffic": read_traffic(HEAD + "100,200\n")}
+    exec(next(source for source in cells if "import in_words" in source or "in_words, serve" in source), names)
+    exec(form, names)
+    kept = {name: names[name] for name in ("server", "traffic", "price_per_hour", "currency")}
+    names["my_traffic"] = read_traffic(HEAD + "7,8\n")
+    for old, new in {"2.50,": "3.75,", **changed}.items():
+        assert form.count(old) == 1 or old == "2.50,"
+        form = form.replace(old, new)
+    capsys.readouterr()
+    exec(form, names)
+    assert "Not taken. " in capsys.readouterr().out and all(names[name] is value for name, value in kept.items())
 
 
 def test_bytes_without_a_name_are_taken_or_refused(capsys):

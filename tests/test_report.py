@@ -95,25 +95,26 @@ def test_its_numbers_are_the_librarys(report, sample):
 
 
 def test_its_verdict_says_phase_clock_and_what_binds(report, sample):
-    facts = dict(report.sections[0].lines)
-    assert report.sections[0].kind == "facts"
+    (sentence,), facts = report.sections[0].lines, dict(report.sections[1].lines)
+    assert [section.kind for section in report.sections[:2]] == ["text", "facts"]
     limit = memory_batch(server(), sample.request)
     full = report.full
     decode, reads = format_percent(full.decode_share), format_percent(full.decode.attention.seconds / full.seconds)
     assert facts["Phase, by the GPU clock"] == f"decode, {decode}, {limit} at a time."
     assert facts["Phase, by the request clock"].startswith("decode, 99.7 %, for one alone; decode, 99.9 %, ")
     assert facts["What binds"] == f"memory, in 'decode: attention', the largest part of the GPU clock: {reads}."
-    assert f"{limit} of these requests" in facts["Memory batch"]
+    assert sentence.startswith(f"Served {limit} at a time, these requests spend {decode} of their GPU time on decode;")
+    assert "'decode: attention', bound by memory" in sentence
     reads, full = (of(server(), sample.request, mix=True) for of in (chi, omega))
     assert facts["chi"].startswith(f"{reads:.3g}. ") and "no batch makes a pass compute bound" in facts["chi"]
     assert facts["omega"].startswith(f"{full:.3g}. ") and "Memory is full before the linear layers" in facts["omega"]
     best = list(table(report, "lever: GPU time before / after"))[1]
-    assert facts["Levers, best first"].startswith(best)
+    assert facts["Levers, best first"].startswith(best) and f"of the levers, '{best}' helps most, " in sentence
 
 
 def test_another_verdict_where_prefill_dominates_and_memory_is_large():
     chat = OwnTraffic("chat", np.full(5, 1024), np.full(5, 128), np.zeros(5, int))
-    facts = dict(traffic_report(server(), chat).sections[0].lines)
+    facts = dict(traffic_report(server(), chat).sections[1].lines)
     assert facts["Phase, by the GPU clock"].startswith("prefill, 67.2 %") and facts["What binds"].startswith("compute")
     assert "makes a pass mostly compute bound" in facts["chi"]
     assert "Memory holds a batch at which the linear layers" in facts["omega"]
@@ -123,7 +124,7 @@ def test_a_verdict_does_not_say_that_a_pass_computes_where_it_reads_caches():
     """Production's medians: memory holds more than the roof batch of its linear layers, and passes mostly read."""
     traffic = OwnTraffic("production", np.full(5, 208), np.full(5, 792), np.zeros(5, int))
     report = traffic_report(server(), traffic)
-    facts = dict(report.sections[0].lines)
+    facts = dict(report.sections[1].lines)
     assert omega(server(), Request(208, 792)) < 1 < chi(server(), Request(208, 792))
     assert facts["omega"].endswith("a pass spends more time reading caches all the same.")
     assert "no batch makes a pass compute bound" in facts["chi"] and facts["What binds"].startswith("memory")

@@ -81,6 +81,12 @@ class OwnTraffic(Checked):
         """All requests as one Request of arrays, ready to be priced."""
         return Request(self.prompt, self.output, self.cached)
 
+    @property
+    def mean(self) -> Request:
+        """A request of the mean lengths, in whole tokens."""
+        prompt, output, cached = (round(int(of.sum()) / len(self)) for of in (self.prompt, self.output, self.cached))
+        return Request(max(1, prompt), max(1, output), min(cached, max(1, prompt) - 1))
+
     def taken_by(self, deployment: Deployment) -> "OwnTraffic":
         """These requests without those that the server cannot take at all, which are counted in `left_out`.
 

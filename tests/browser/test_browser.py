@@ -244,7 +244,7 @@ BAD_FILES = {
 
 
 def test_own_files_are_taken_bad_ones_refused_and_the_last_good_ones_stay(lab, browser, tmp_path, shots):
-    (name,) = [name for name in NOTEBOOKS if name.startswith("09")]
+    (name,) = [name for name in NOTEBOOKS if name.startswith("10")]
     notebook = Notebook(lab, browser, name)
     notebook.run_all()
     page = notebook.page
@@ -283,7 +283,7 @@ def test_own_files_are_taken_bad_ones_refused_and_the_last_good_ones_stay(lab, b
     report = page.locator(".jp-OutputArea-output", has=page.get_by_role("heading", name=title))
     expect(report.locator("img")).to_have_count(1)
     page.set_viewport_size({"width": 1280, "height": 2400})
-    report.screenshot(path=shots / "09_own_report.png")
+    report.screenshot(path=shots / "10_own_report.png")
 
     for file, (content, words) in BAD_FILES.items():
         choose(file, content, f"Not taken. {'Traffic' if file.endswith('.csv') else 'Config'} file '{file}'")

@@ -23,10 +23,17 @@ def kept(of, tpot=0.02):
     return getattr(found, of) / getattr(full, of)
 
 
+def at(batch):
+    """Tokens a second of chat, prompts mixed in, in hundreds."""
+    state = steady_state(server(), CHAT, batch and round(batch), mixed=True)
+    return 100 * round(state.tokens_per_second / 100)
+
+
 HELD = {
     "Past 388 tokens": lambda: f"Past {even_span(server()):.0f} tokens",
     "at 161 of 228": lambda: f"at {roof_batch(server(), PRODUCTION):.0f} of {memory_batch(server(), PRODUCTION)}",
     "take 71 % of": lambda: f"take {100 * steady_state(server(), PRODUCTION).shares['attention']:.0f} % of",
+    "from 6,700 to 7,000 tokens/s": lambda: f"from {at(roof_batch(server(), CHAT)):,} to {at(None):,} tokens/s",
     "gives up two thirds of its batch, but 13 % of": lambda: (
         f"gives up {({2: 'two thirds'})[round(3 * (1 - kept('batch')))]} of its batch, "
         f"but {100 * (1 - kept('tokens_per_second')):.0f} % of"

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from lessonlib.base.checks import checked, count, items
 from lessonlib.base.units import format_percent
 from lessonlib.face.figures.labels import along, label
+from lessonlib.face.figures.sheet import setting
 from lessonlib.face.figures.style import described, house_style, log_token_axis, new_figure, new_panels, plain_numbers
 from lessonlib.face.palette import (
     BOUNDARY,
@@ -100,7 +101,10 @@ def output_token_prices(series: Mapping[str, tuple[Sequence[int], Sequence[float
     for (name, (batches, prices)), colour in zip(series.items(), TWO_REQUESTS, strict=True):
         words = f"{name}: memory is full at {batches[-1]:,}\n{prices[-1]:.2g} prompt tokens"
         label(axes, (batches[-1], prices[-1]), words, gap=9, color=INKS.get(colour, colour), fontweight="bold")
-    return figure
+    ends = "; ".join(f"{name} {prices[-1]:.2g} at batch {batches[-1]:,}" for name, (batches, prices) in series.items())
+    alt = f"Price of an output token in prompt tokens by batch, from about {max(alone):.0f} alone down to: {ends}."
+    caption = "GPU time of an output token over that of a prompt token. Squares: memory is full."
+    return described(figure, alt, caption)
 
 
 @house_style()
@@ -119,7 +123,13 @@ def occupancy_over_time(panels: Mapping[str, tuple[Any, Any, float]], title: str
         panel.set_xlabel("seconds")
         label(panel, (time[-1], memory), f"memory: {memory:.0f} GB", "above left", gap=3)
     axes[0].set_ylabel("GB of KV cache held")
-    return figure
+    peaks = "; ".join(
+        f"{n} at most {np.max(held) / 1e9:.0f} of {most / 1e9:.0f} GB" for n, (_, held, most) in panels.items()
+    )
+    alt = (
+        f"Panels of the KV cache that a server holds over a run, with a dashed line, the memory that there is: {peaks}."
+    )
+    return described(figure, alt, "Green: cache held. Dashed: what the weights leave of the memory.")
 
 
 @house_style()
@@ -148,7 +158,15 @@ def savings_dots(alone: Mapping[str, Sequence[float]], full: Mapping[str, Sequen
             words.append(((floor, row + shift), f"{name} {format_percent(floor / 100, 2)}"))
     for at, said in words:
         label(axes, at, said, "above right", "above left", gap=5, color=PREFILL_INK)
-    return figure
+    ends = (
+        f"{name}: alone {format_percent(alone[name][0], 2)}, full server {format_percent(full[name][0], 2)} "
+        f"({format_percent(min(full[name]), 2)} to {format_percent(max(full[name]), 2)})"
+        for name in full
+    )
+    alt = (
+        f"The time that a free prefill saves, a row for each request, log scale, with a line at 5 %. {'; '.join(ends)}."
+    )
+    return described(figure, alt, "Dots: the floor, hollow where alone. Pale lines: over the efficiencies asked for.")
 
 
 @house_style()
@@ -174,7 +192,13 @@ def break_even_lines(deployment: Deployment, batches: Sequence[int] = (1, 32), s
         along(axes, prompts, estimate, f"rho, batch {batch:,}", 0.85, "below" if batch == batches[0] else "above")
     shortest = break_even_output(deployment, least, min(batches), share)
     label(axes, (6 * least, shortest), f"{shortest} output tokens", "above right", gap=3, color=PREFILL_INK)
-    return figure
+    alt = (
+        f"Output by prompt tokens, both logarithmic. Lines for batch {', '.join(f'{b:,}' for b in batches)}, above "
+        f"which prefill takes under {format_percent(share, 1)}: level at {shortest} output tokens while a prompt costs "
+        "one step, then along the dashed line of rho, and off it where prompts are long."
+    )
+    caption = f"{setting(deployment)}. Solid: exact. Dashed: rho. Whether the batch fits is not asked."
+    return described(figure, alt, caption)
 
 
 @house_style()
@@ -193,7 +217,8 @@ def lever_curves(
     curve is what the lever gives at `efficiencies`.
     """
     figure, axes = new_panels(title, list(requests), height=5.8, rows=2, columns=2)
-    for panel, request in zip(axes, requests.values(), strict=True):
+    said = []
+    for panel, (workload, request) in zip(axes, requests.items(), strict=True):
         deployment.require_fit(request.prompt + request.output)
         limit = memory_batch(deployment, request)
         batches = range(1, limit + 1)
@@ -217,6 +242,7 @@ def lever_curves(
                 panel.fill_between(some, np.min(gains, 0), np.max(gains, 0), color=colour, alpha=0.2, linewidth=0)
             lowest = max(curve[-1], lowest + 0.19)  # a line of letters apart from the label beneath
             label(panel, (limit, lowest), f"{name} {curve[-1]:.2f}", "right", color=INKS.get(colour, colour))
+        said.append(f"{workload} " + ", ".join(f"{name} {curve[-1]:.2f}" for name, curve in curves.items()))
         best = max(curves.values(), key=lambda curve: curve[-1])
         turn = int(np.argmax(best >= np.max(list(curves.values()), axis=0)))
         panel.vlines(turn + 1, best[turn], 2.9, color=QUIET, linewidth=1)
@@ -225,4 +251,7 @@ def lever_curves(
     for panel in axes[::2]:
         panel.set_ylabel("times faster")
     figure.supxlabel("batch, up to the memory limit (log scale)", fontsize=11, color=INK)
-    return figure
+    alt = f"Times faster by batch, a panel for each request, up to the memory limit. There: {'; '.join(said)}."
+    caption = f"{setting(deployment)}, GPU clock. Dot: from this batch on the lever that is best at the limit leads."
+    caption += " Bands: at the efficiencies asked for." if efficiencies else ""
+    return described(figure, alt, caption)

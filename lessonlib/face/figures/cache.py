@@ -93,7 +93,12 @@ def step_over_answer(positions: Any, steady: StepParts, together: StepParts, bat
     along(axes, x, dashed, f"all {batch} started together: {dashed[0]:.2f} to {top:.2f} ms", 0.72)
     axes.set_xlabel("your output token (linear scale)")
     axes.set_ylabel("a decode step, ms (linear scale)")
-    return figure
+    alt = (
+        f"A decode step along an answer, stacked: a level band of weights, {weights[0]:.2f} ms; on it the caches of "
+        f"{batch - 1} neighbours, {neighbours[0]:.2f} ms; on top a wedge, the request's own cache, {own[0]:.3f} to "
+        f"{own[-1]:.2f} ms. Dashed, all {batch} started together: {dashed[0]:.2f} to {top:.2f} ms."
+    )
+    return described(figure, alt, f"Batch {batch}. Stacked: each request is at its own place. Dashed: all in step.")
 
 
 @house_style()
@@ -118,4 +123,10 @@ def step_by_depth(series: Mapping[str, tuple[Sequence[int], Any, Any]], title: s
         panel.get_xticklabels()[-1].set_horizontalalignment("right")  # clear of the next panel's 0
     axes[0].set_ylabel("ms for an output token (linear scale)")
     figure.supxlabel("tokens in the cache (linear scale)", fontsize=11, color=INK)
-    return figure
+    said = "; ".join(
+        f"{name}: measured {1e3 * measured[0]:.1f} to {1e3 * measured[-1]:.1f}, floor {1e3 * floor[0]:.1f} to "
+        f"{1e3 * floor[-1]:.1f} ms"
+        for name, (_, measured, floor) in series.items()
+    )
+    alt = f"Milliseconds for an output token by tokens in the cache, dots above a line that rises. {said}."
+    return described(figure, alt, "Dots: measured. Line: the floor, bytes over the datasheet's bandwidth.")

@@ -78,7 +78,7 @@ def one_pass(deployment: Deployment, cached: int = 1024, batch: int = 1) -> Figu
             axes.add_patch(Rectangle((left, y - 2.2), max(right - left, 0.2), 4.4, color=colour, linewidth=0))
         write(axes, ends[-1] + 1.5, y, format_seconds(sum(parts), 3), "left", weight="bold")
     alt = (
-        f"On the left a tall box, the memory, with the weights, {format_bytes(weights, 3)}, and beneath them {held}, "
+        f"On the left a tall box, the memory, with the weights, {format_bytes(weights, 3)}, and beneath them {held} of "
         f"{words}, {format_bytes(read, 3)}. A broad arrow carries all weights to the compute units, a second one the "
         f"cache; a dashed one brings back {format_bytes(written, 3)}. {each} in, {each} out. Beneath, two bars: "
         f"{format_seconds(sum(stream), 3)} to stream, {format_seconds(sum(multiply), 3)} to multiply."
@@ -89,7 +89,7 @@ def one_pass(deployment: Deployment, cached: int = 1024, batch: int = 1) -> Figu
 
 
 @house_style()
-@checked(deployment=DEPLOYMENT, request=REQUEST, batch=count())
+@checked(deployment=DEPLOYMENT, request=REQUEST, batch=count(2))
 def one_batch(deployment: Deployment, request: Request, batch: int = 32) -> Figure:
     """One decode step of a batch in steady state: weights that all share, and a cache of its own for each request.
 
@@ -162,7 +162,11 @@ def cache_triangle(deployment: Deployment, request: Request) -> Figure:
     middles = (edges[:-1] + edges[1:]) / 2
     read = np.array([pass_cost(deployment, 1, int(request.prompt + step)).cache_read for step in middles]) / 1e9
     first, last = (pass_cost(deployment, 1, request.prompt + step).cache_read / 1e9 for step in (0, steps - 1))
-    figure, axes = new_figure("Each step reads all that came before: the reads add up to a triangle", height=4.8)
+    thin = first < 0.25 * last
+    title = "what the prompt left, and what came since"
+    if thin and traffic.triangle < 0.55 * traffic.end:
+        title = "all that came before: the reads add up to a triangle"
+    figure, axes = new_figure(f"Each step reads {title}", height=4.8)
     axes.set(xlim=(0, steps), ylim=(0, 1.16 * last))
     for height, colour in ((read, CACHE), (np.minimum(first, read), PREFILL)):
         axes.bar(middles, height, np.diff(edges), color=colour, edgecolor="white", linewidth=0.6)
@@ -170,7 +174,6 @@ def cache_triangle(deployment: Deployment, request: Request) -> Figure:
     never = format_percent(1 - traffic.triangle / traffic.end, 2)
     words = f"dashed: as if each step read the final cache, {format_bytes(traffic.end)}; {never} of it is never read"
     write(axes, 0.01 * steps, 1.08 * last, words, "left")
-    thin = first < 0.25 * last
     at = (0.68 * steps, (first + 0.68 * last) / 2) if thin else (0.75 * steps, first / 2)
     style: dict[str, Any] = {"color": "white", "weight": "bold"}
     ground = {"facecolor": CACHE if thin else PREFILL, "edgecolor": "none", "pad": 3}
@@ -186,9 +189,9 @@ def cache_triangle(deployment: Deployment, request: Request) -> Figure:
     axes.set_xlabel("decode step (linear scale)")
     axes.set_ylabel("GB of cache that the step reads (linear scale)")
     alt = (
-        f"Columns that rise evenly from the first decode step to the last, {first:.3g} to {last:.3g} GB: a triangle of "
-        f"{format_bytes(traffic.triangle)} on a thin strip, what the prompt left. A dashed rectangle of the final "
-        f"height holds {format_bytes(traffic.end)}; its upper left part is never read."
+        f"Columns that rise from the first decode step to the last, {first:.3g} to {last:.3g} GB, and hold "
+        f"{format_bytes(traffic.triangle)}. They stand on a {'thin strip' if thin else 'block'}, what the prompt left. "
+        f"A dashed rectangle of the final height holds {format_bytes(traffic.end)}; its upper left part is never read."
     )
     each = (
         f"A column stands for about {steps / len(middles):,.0f} steps" if steps > len(middles) else "A column is a step"
@@ -257,7 +260,7 @@ def memory_maps(
         write(axes, x, 2.2, said, "left", color=CACHE_INK if free else QUIET, weight="bold")
     alt = (
         f"Two maps of the same memory, a cell a block of {block} tokens. Contiguous: each of {len(lengths)} sequences "
-        f"holds {each} cells in a row, most of them empty, {format_percent(found.contiguous_waste, 2)} of it. "
+        f"holds {each} cells in a row, and {format_percent(found.contiguous_waste, 2)} of them stay empty. "
         f"Paged: the filled cells of all lie mixed, {format_percent(found.paged_waste, 2)} is empty, the rest free."
     )
     used = format_bytes(found.used * deployment.cache_bytes_per_token, 3)

@@ -118,9 +118,10 @@ def gpu_layouts(tensor: Deployment, expert: Deployment, batch: int = 256) -> Fig
         raise InvalidInputError(f"gpu_layouts: tensor and expert are not {wanted}.")
     ffn = kinds[0][1]
     own, here = math.ceil(batch / devices), math.ceil(ffn.experts / devices)
+    whole = "1 whole expert" if here == 1 else f"{here:,} whole experts"
     held = tensor.cache_bytes_per_token / devices / expert.cache_bytes_per_token  # of a sequence's cache, on a device
     part = "a copy" if held == 1 else f"1/{1 / held:.0f}"
-    sliced = f"{part} of each of\nall {batch:,} caches"
+    sliced = f"{part} of each of\nthe {batch:,} caches"
     picked = ffn.experts_per_token
     others = other_devices(devices, ffn.experts, picked)
     title = f"{devices} GPUs share every layer, or each serves its own requests and some experts"
@@ -138,7 +139,7 @@ def gpu_layouts(tensor: Deployment, expert: Deployment, batch: int = 256) -> Fig
             "data-parallel attention, expert parallel",
             f"the whole caches of\n{own:,} requests",
             "all of the\nattention layers",
-            f"{here:,} whole experts\nof {ffn.experts:,}",
+            f"{whole}\nof {ffn.experts:,}",
         ),
     )
     for column, (deployment, name, caches, attention, experts) in enumerate(panels):
@@ -191,7 +192,7 @@ def gpu_layouts(tensor: Deployment, expert: Deployment, batch: int = 256) -> Fig
         f"Two panels, each one GPU of {devices} opened and all {devices} in a row. Tensor parallel: "
         f"{' '.join(sliced.split())}, a slice of the attention layers and of each of {ffn.experts:,} experts; "
         f"neighbours are joined by all-reduces. Expert parallel: the caches of {own:,} of {batch:,} requests, all "
-        f"attention layers, {here:,} whole experts; arrows lead from one GPU to all others."
+        f"attention layers, {whole}; arrows lead from one GPU to all others."
     )
     sends = f"A device sends {sent[0]} for each token of a pass, or {sent[1]} for each of its own"
     return described(figure, alt, f"{setting(tensor)}, {batch:,} requests. {sends}.")

@@ -54,7 +54,14 @@ def measured_steps(deployment: Deployment, points: Sequence["TimedPass"], title:
     lower.set_ylabel("measured /\npredicted")
     lower.set_xlabel("context: tokens already cached (linear scale)")
     plain_numbers(lower.xaxis)
-    return figure
+    alt = (
+        f"Milliseconds a token by context. Predicted: a level area of weights, {weights[0]:.1f} ms, on it a wedge of "
+        f"cache, {cache:.1f} ms at the end. Dots, measured: {times[0][0]:.1f} to {times[0][-1]:.1f} ms. Beneath, "
+        f"measured over predicted, {ratios[0].min():.2f} to {ratios[0].max():.2f}, against a line at one."
+    )
+    return described(
+        figure, alt, "Dots: measured, the bar the range of the repeats. Area: predicted. Nothing is fitted."
+    )
 
 
 # Colour and shape of a class of memory, and the colour of its name and of its edges. None is a phase's or a part's.
@@ -135,4 +142,9 @@ def fraction_by_step(points: Sequence["MeasuredTime"], fit: "Fit", title: str) -
     _class_points(axes, points, x, np.array([point.fraction for point in points]))
     _milliseconds(axes.xaxis, "floor of a step")
     axes.set_ylabel("fraction reached (linear scale)")
-    return figure
+    alt = (
+        f"Fraction of the bandwidth reached by the floor of a step, which is logarithmic, for {len(points)} rows. The "
+        f"dots of HBM, GDDR and unified memory rise along one dashed curve, from {curve[0]:.2f} to {curve[-1]:.2f}; "
+        "some lie far below it."
+    )
+    return described(figure, alt, "Dashed: two numbers, a fraction of the bandwidth and a time a step, fitted to all.")

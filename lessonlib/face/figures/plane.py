@@ -71,7 +71,7 @@ def _words(
     odds, places = prefill_share / (1 - prefill_share), []
     for workload in workloads:
         above = [f"{b:,}" for b in batches if rho(deployment, workload.request, b) < odds]
-        place = f"above the lines of batch {', '.join(above)}" if above else "below all lines"
+        place = f"above the line{'s'[: len(above) > 1]} of batch {', '.join(above)}" if above else "below all lines"
         place += ", in the shaded part" if omega(deployment, Request(*_place(workload))) > 1 else ""
         alone = format_percent(1 - request_cost(deployment, workload.request).decode_share, 2)
         places.append(f"{workload.label}: {place}; alone, its prefill takes {alone}.")

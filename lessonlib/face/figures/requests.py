@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from lessonlib.base.checks import a, checked, named
 from lessonlib.base.units import format_percent, format_seconds
 from lessonlib.face.figures.labels import GROUND, along, label
-from lessonlib.face.figures.style import house_style, new_figure, plain_numbers
+from lessonlib.face.figures.style import described, house_style, new_figure, plain_numbers
 from lessonlib.face.palette import (
     BOUNDARY,
     CACHE,
@@ -52,7 +52,11 @@ def request_bars(costs: Mapping[str, RequestCost], title: str) -> Figure:
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     axes.set_xlabel("seconds from the prompt to the last token, one request alone (linear scale)")
-    return figure
+    said = "; ".join(
+        f"{n} {c.undisturbed:.3g} s, of which prefill {format_seconds(c.ttft, 3)}" for n, c in costs.items()
+    )
+    caption = "One request alone. Blue: decode. Vermilion: prefill; the line below only points to it."
+    return described(figure, f"Bars to scale, prefill and then decode: {said}.", caption)
 
 
 @house_style()
@@ -85,7 +89,10 @@ def roofline_figure(
         plain_numbers(axis, "{:,.10g}")
     axes.set_xlabel("arithmetic intensity, FLOP/byte (log scale)")
     axes.set_ylabel("attained, TFLOP/s (log scale)")
-    return figure
+    said = "; ".join(f"{words}, {rate / 1e12:,.3g} TFLOP/s" for words, _, rate, _ in points)
+    alt = f"Roofline, log-log: a slope of {bandwidth / 1e12:,.3g} TB/s up to the ridge at {ridge:.0f} FLOP/byte, then "
+    alt += f"a level of {peak / 1e12:,.0f} TFLOP/s beyond. Points under it: {said}."
+    return described(figure, alt, "A dot is a piece of work: across its FLOP/byte, up the FLOP/s that it attains.")
 
 
 def share_bar(axes: Axes, row: float, height: float, parts: Sequence[tuple[float, str]], least: float) -> None:
@@ -130,4 +137,8 @@ def time_shares(states: Mapping[str, SteadyState], title: str) -> Figure:
     axes.set_yticks(rows, list(states), color=INK)
     axes.set_ylim(row + 0.6, 0.0)
     share_axes(axes, names, 0.25)
-    return figure
+    said = "; ".join(
+        f"{n}: {', '.join(format_percent(part, 2) for part in s.shares.values())}" for n, s in states.items()
+    )
+    alt = f"Bars, each the whole GPU clock of a server: prefill, linear layers, attention of decode. {said}."
+    return described(figure, alt, "Each bar is the whole GPU clock of a server that always has that many requests.")

@@ -127,8 +127,8 @@ def figure_html(png: bytes, alt: str, caption: str = "", rule: str = "") -> str:
 
 
 def described(figure: Figure, alt: str, caption: str) -> Figure:
-    """The figure with the words that `show` takes where it is given none."""
-    figure.alt, figure.caption = alt, caption  # type: ignore[attr-defined]
+    """The figure with the words that `show` takes where it is given none; what is a line of a label becomes a space."""
+    figure.alt, figure.caption = (" ".join(words.split()) for words in (alt, caption))  # type: ignore[attr-defined]
     return figure
 
 

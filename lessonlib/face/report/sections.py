@@ -54,13 +54,6 @@ class Found:
         return Request(int(np.sum(of.prompt)), int(np.sum(of.output)), int(np.sum(of.cached)))
 
     @cached_property
-    def mean(self) -> Request:
-        """A request of the mean lengths, in whole tokens."""
-        of, count = self.whole, len(self.traffic)
-        prompt = max(1, round(of.prompt / count))
-        return Request(prompt, max(1, round(of.output / count)), min(round(of.cached / count), prompt - 1))
-
-    @cached_property
     def columns(self) -> dict[str, TrafficCost]:
         """The costs that stand side by side, by their headings."""
         return {"alone": self.alone} | ({_at(self.full.batch): self.full} if self.full.batch > 1 else {})
@@ -112,7 +105,12 @@ def _verdict(found: Found) -> list[Section]:
     alone, full = found.alone, found.full
     part, share, bound = _bindings(full)[0]
     exact = f"{full.prefill.seconds / full.decode.seconds:.3g}" if full.decode.seconds else "undefined"
-    best = ", ".join(f"{one.name} {_times(one.at_limit)}" for one in found.ranked[:3])
+    best = found.ranked[0]
+    sentence = (
+        f"Served {_at(full.batch)}, these requests spend {format_percent(full.decode_share)} of their GPU time on "
+        f"decode; the largest part is '{part}', bound by {bound}; of the levers, '{best.name}' helps most, "
+        f"{_times(best.at_limit)}."
+    )
     lines = [
         ("Phase, by the GPU clock", f"{_phase(full.decode_share)}, {_at(full.batch)}."),
         (
@@ -127,10 +125,9 @@ def _verdict(found: Found) -> list[Section]:
             f"reads, {exact}. A prefill that took no time would save {format_percent(1 - full.decode_share)}.",
         ),
         *_limits(found),
-        ("Memory batch", f"memory holds {found.limit:,} of these requests at a time, on average."),
-        ("Levers, best first", f"{best}."),
+        ("Levers, best first", ", ".join(f"{one.name} {_times(one.at_limit)}" for one in found.ranked[:3]) + "."),
     ]
-    return [Section("facts", lines)]
+    return [Section("text", [sentence]), Section("facts", lines)]
 
 
 def _limits(found: Found) -> list[tuple[str, str]]:
@@ -253,7 +250,7 @@ def _memory(found: Found) -> Section:
     if deployment.cache_bytes_per_token:
         for name, of in (("chi", chi), ("omega", omega)):
             rows.append((f"{name} by your requests", f"{of(deployment, request, mix=True):.3g}"))
-            rows.append((f"{name} by their mean", f"{of(deployment, found.mean):.3g}"))
+            rows.append((f"{name} by their mean", f"{of(deployment, found.traffic.mean):.3g}"))
     return Section("table", rows)
 
 

@@ -38,7 +38,7 @@ def feed_forward_share(answer: Number) -> str:
 
 @number("GB", tolerance=0.005)
 def tied_head(answer: Number) -> str:
-    """Llama-3.2-1B has one table for embedding and LM head (tied). What does its step stream, in bf16?
+    """Llama-3.2-1B has one table for embedding and LM head (tied). How many GB does its step stream, in bf16?
 
     - How many parameters has it? load_model('llama-3.2-1b').parameters counts the shared table once.
     - The look-up reads one row. The LM head reads the whole table. So which parameters are not streamed?

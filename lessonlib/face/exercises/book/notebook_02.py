@@ -65,7 +65,7 @@ def prefill_in_steps(answer: Number) -> str:
 
 @number("ms")
 def gpu_share_of_chat(answer: Number) -> str:
-    """32 chat requests are served together. How many milliseconds of GPU time is one request's share?
+    """32 chat requests (1,024 -> 128) start together. How many milliseconds of GPU time is one request's share?
 
     - `.seconds` is the GPU clock for the whole batch, `.undisturbed` the request clock: own prefill, then the steps.
     - Take request_cost(server, chat, batch=32).seconds, and divide by the batch.
@@ -189,7 +189,7 @@ def bill_by_medians(answer: Number) -> str:
 
 @number("output tokens per prompt token")
 def ratio_at_32(answer: Number) -> str:
-    """By rho, how many output tokens a prompt token keep prefill at 5 % of the GPU clock at batch 32?
+    """At batch 32, how many output tokens for each prompt token bring prefill down to 5 % of the GPU clock, by rho?
 
     - Set rho = b n_in / (ridge n_out) to 5 / 95 and solve for n_out / n_in.
     - The ridge of the H100 is peak / bandwidth, 989e12 / 3.35e12 FLOP/byte.
@@ -232,9 +232,9 @@ def hundred_to_one(answer: Choice) -> str:
 
 @number("s")
 def first_answer_token(answer: Number) -> str:
-    """90 % of the reasoning output is thought. When does the first token of the answer come, alone?
+    """Alone on the GPU, after how many seconds does the first answer token of the reasoning request come?
 
-    - 0.9 x 12,800 output tokens are thought. The answer begins with the next one.
+    - 90 % of the 12,800 output tokens are thought. The answer begins with the next one.
     - What does a request cost whose output ends with that token?
     """
     begins = cost_of(Request(REASONING.prompt, round(THOUGHT * REASONING.output) + 1))

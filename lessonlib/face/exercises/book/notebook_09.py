@@ -113,14 +113,14 @@ def quiz_chat_alone(answer: Choice) -> str:
 
 @predict("tokens", again="03")
 def quiz_cache_passes_weights(answer: Number) -> str:
-    """At batch 32, from which context does a step read more bytes of cache than of weights?
+    """At batch 24, from which context does a step read more bytes of cache than of weights?
 
-    - Divide the bytes of weights by those that one token adds, in all 32 sequences.
+    - Divide the bytes of weights by those that one token adds, in all 24 sequences.
     """
-    one, answer.value = (float(span_where_cache_passes_weights(machine(), batch) or 0) for batch in (1, 32))
-    answer.slip(one, "That is batch 1. Here 32 sequences read a cache each.")
+    one, answer.value = (float(span_where_cache_passes_weights(machine(), batch) or 0) for batch in (1, 24))
+    answer.slip(one, "That is batch 1. Here 24 sequences read a cache each.")
     return (
-        f"A token adds {machine().cache_bytes_per_token:,.0f} B in each of the 32 sequences, and the weights are read "
+        f"A token adds {machine().cache_bytes_per_token:,.0f} B in each of the 24 sequences, and the weights are read "
         f"once for all: {answer}."
     )
 
@@ -220,7 +220,7 @@ def quiz_free_prefill(answer: Choice) -> str:
     return f"{answer}: {share:.0f} %."
 
 
-@choice("b", again="05")
+@choice("b", again="06")
 def quiz_which_lever(answer: Choice) -> str:
     """A full server of reasoning requests keeps its batch. Which makes it fastest?
 

@@ -2,19 +2,26 @@
 
 from functools import cache
 
-from lessonlib.face.exercises.book.common import server
-from lessonlib.face.exercises.exercises import Choice, Number, choice, number
+from lessonlib.face.exercises.exercises import Choice, Number, choice, predict
+from lessonlib.facts.catalogue import load_accelerator, load_model
 from lessonlib.facts.own_traffic import OwnTraffic, read_traffic
 from lessonlib.facts.tables import DATA
 from lessonlib.policy.full_server import memory_batch
 from lessonlib.policy.mix import TrafficCost, price
 from lessonlib.policy.ranking import rank_levers
+from lessonlib.time.deployment import Deployment
+
+
+@cache
+def server() -> Deployment:
+    """The server that notebook 10 ships with."""
+    return Deployment(load_model("qwen3-8b"), load_accelerator("h100-sxm"))
 
 
 @cache
 def sample() -> OwnTraffic:
-    """The requests that notebook 10 ships with."""
-    return read_traffic(DATA / "sample_traffic.csv")
+    """The requests that notebook 10 ships with, as far as that server takes them."""
+    return read_traffic(DATA / "sample_traffic.csv").taken_by(server())
 
 
 @cache
@@ -27,9 +34,9 @@ def sample_cost(batch: int) -> TrafficCost:
     return price(server(), sample().request, batch)
 
 
-@number("requests", tolerance=0.03)
+@predict("requests")
 def sample_concurrency(answer: Number) -> str:
-    """How many of the sample's requests does the memory of the H100 hold at a time, on average?
+    """How many of the sample's requests does memory hold at a time, on average?
 
     - Take what memory leaves beside the weights, and the bytes of a request on average *over time*.
     - Weight each request by its output tokens: it holds its place for that many steps, half of its answer on average.
@@ -49,20 +56,20 @@ def sample_concurrency(answer: Number) -> str:
     )
 
 
-@number("per cent")
-def sample_decode_share(answer: Number) -> str:
-    """What per cent of the GPU clock is decode, with as many under way as memory holds?
+@predict("per cent")
+def sample_prefill_share(answer: Number) -> str:
+    """What per cent of the GPU clock is prefill, with as many of the sample's requests under way as memory holds?
 
     - Steps are shared by all under way, prompts are not. But each reads its own cache in every step.
     """
     alone, full = sample_cost(1), sample_cost(sample_limit())
     prefill, decode = (1e3 * phase.seconds / len(sample()) for phase in (full.prefill, full.decode))
-    answer.value = 100 * full.decode_share
-    answer.slip(100 * alone.decode_share, "That is one request alone. On a full server steps are shared.")
-    answer.slip(100 * (1 - full.decode_share), "That is prefill's share. The rest is asked for.")
+    answer.value = 100 * (1 - full.decode_share)
+    answer.slip(100 * (1 - alone.decode_share), "That is one request alone. On a full server steps are shared.")
+    answer.slip(100 * full.decode_share, "That is decode's share. The rest is asked for.")
     return (
-        f"{answer}. A request takes {prefill:.1f} ms of prefill and {decode:.0f} ms of decode; alone decode has "
-        f"{100 * alone.decode_share:.1f} per cent."
+        f"A request takes {prefill:.1f} ms of prefill and {decode:.0f} ms of decode, of which reading caches is most: "
+        f"{answer}. Alone it is {100 * (1 - alone.decode_share):.1g} per cent."
     )
 
 
