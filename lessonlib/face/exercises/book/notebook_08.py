@@ -192,6 +192,6 @@ def levers_change_places(answer: Number) -> str:
     floor, answer.value = next(_turns(Efficiency())), float(next(_turns(typical)))
     answer.slip(floor, "That is the floor. Bytes and FLOPs do not lose the same.")
     return (
-        f"A batch of {floor} became {answer}, for {typical.mfu:.2f} of the peak is reached and {typical.mbu:.2f} of "
-        "the bandwidth: FLOPs count sooner."
+        f"Instead of at {floor} they change places at {answer}: a typical server reaches {typical.mfu:.2f} of the peak "
+        f"and {typical.mbu:.2f} of the bandwidth, so FLOPs count sooner."
     )
