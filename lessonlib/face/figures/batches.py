@@ -242,16 +242,17 @@ def lever_curves(
                 panel.fill_between(some, np.min(gains, 0), np.max(gains, 0), color=colour, alpha=0.2, linewidth=0)
             lowest = max(curve[-1], lowest + 0.19)  # a line of letters apart from the label beneath
             label(panel, (limit, lowest), f"{name} {curve[-1]:.2f}", "right", color=INKS.get(colour, colour))
-        said.append(f"{workload} " + ", ".join(f"{name} {curve[-1]:.2f}" for name, curve in curves.items()))
         best = max(curves.values(), key=lambda curve: curve[-1])
         turn = int(np.argmax(best >= np.max(list(curves.values()), axis=0)))
+        first, last = (list(curves)[int(np.argmax([curve[at] for curve in curves.values()]))] for at in (0, -1))
+        said.append(f"{workload}: {first} at batch 1, {last} from batch {turn + 1} to {limit}")
         panel.vlines(turn + 1, best[turn], 2.9, color=QUIET, linewidth=1)
         panel.plot(turn + 1, best[turn], "o", color=INK, markersize=6, zorder=5, clip_on=False)
         label(panel, (turn + 1, 2.9), f"from batch {turn + 1}", "above", gap=2)
     for panel in axes[::2]:
         panel.set_ylabel("times faster")
     figure.supxlabel("batch, up to the memory limit (log scale)", fontsize=11, color=INK)
-    alt = f"Times faster by batch, a panel for each request, up to the memory limit. There: {'; '.join(said)}."
+    alt = f"Times faster by batch, a panel for each request, up to the memory limit. The best: {'; '.join(said)}."
     caption = f"{setting(deployment)}, GPU clock. Dot: from this batch on the lever that is best at the limit leads."
     caption += " Bands: at the efficiencies asked for." if efficiencies else ""
     return described(figure, alt, caption)
