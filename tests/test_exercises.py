@@ -96,6 +96,9 @@ def test_a_prediction_is_answered_with_its_reason_whatever_was_guessed():
         return f"It takes {answer}, for it does."
 
     assert sample.question == "How long? (Right within 15 %.)"
+    unslipped = predict("s")(sample.work)
+    unslipped.answer.slips.clear()
+    assert unslipped.judge(30).words == "Not within 15 %: it is 10 s. It takes 10 s, for it does."
     assert [sample.judge(guess).right for guess in (8.4, 8.6, 11.4, 11.6)] == [False, True, True, False]
     assert sample.judge(11).words == "Right within 15 %: it is 10 s. It takes 10 s, for it does."
     assert sample.judge(30).words == "Not within 15 %: it is 10 s. It takes 10 s, for it does."

@@ -156,7 +156,7 @@ class NumberExercise(Question):
         guess, expected = float(guess), self.answer.value
         if _within(guess, expected, self.tolerance):
             return Verdict(True, self.says["right"])
-        value, said = min(self.slips, key=lambda slip: abs(guess - slip[0]) / abs(slip[0]), default=(math.inf, ""))
+        value, said = min(self.slips, key=lambda slip: abs(guess - slip[0]) / abs(slip[0]), default=(math.nan, ""))
         if _within(guess, value, min(self.tolerance, SLIP_TOLERANCE)):
             return Verdict(False, f"{self.says['slip']}{said}{self.says['after slip']}")
         if _rounds_to(expected, guess):
