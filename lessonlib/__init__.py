@@ -44,7 +44,7 @@ __all__ = """
 __version__ = "0.2.0"
 
 # The house: each room, and the rooms whose files it may import. Below `facts`, NumPy is all that comes from outside;
-# matplotlib, ipywidgets, Pillow and IPython stay in `face`.
+# matplotlib, ipywidgets, anywidget, Pillow and IPython stay in `face`.
 ROOMS: dict[str, tuple[str, ...]] = {
     "base": (),
     "model": ("base",),

@@ -4,7 +4,10 @@ The models here are a second entry of the books: sizes written down from the pub
 without the config reader. Their parameter counts are held to the published ones, and the catalogue's entries to them.
 """
 
+import threading
+from contextlib import contextmanager
 from functools import cache
+from http.server import ThreadingHTTPServer
 
 import pytest
 from hypothesis import strategies as st
@@ -316,3 +319,20 @@ def deployments(draw, **fixed):
     }
     drawn = {name: fixed[name] if name in fixed else draw(choice) for name, choice in choices.items()}
     return Deployment(draw(models()), accelerator, precision, **drawn)
+
+
+@contextmanager
+def serving(handler, wrap=lambda socket: socket):
+    """A server of this machine, its port free, that answers by `handler` until the block ends."""
+    http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    http.daemon_threads = True
+    http.socket = wrap(http.socket)
+    http.handle_error = lambda *_: None  # of clients that turn away
+    thread = threading.Thread(target=http.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield http.server_port
+    finally:
+        http.shutdown()
+        http.server_close()
+        thread.join()

@@ -4,30 +4,13 @@ import numpy as np
 import pytest
 from helpers import server
 
-from lessonlib.face.figures.cache import MODEL_CURVES, cache_growth, step_by_depth, step_over_answer
-from lessonlib.face.figures.style import png_bytes
+from lessonlib.face.figures.cache import step_by_depth, step_over_answer
 from lessonlib.policy.cache import step_parts
 from lessonlib.request.request import Request
-
-TOKENS = np.array([1, 10, 100, 1000, 4000, 131_072])
 
 
 def words(figure):
     return [text.get_text() for axes in figure.axes for text in axes.texts]
-
-
-def test_each_curve_is_drawn_as_far_as_given_and_has_its_label():
-    figure = cache_growth({"llama-3.1-8b": (TOKENS, 131_072 * TOKENS), "mine": (TOKENS[:3], 5 * TOKENS[:3])}, "Title")
-    upper, lower = figure.axes
-    assert [axes.get_xlim()[1] for axes in figure.axes] == [100, 131_072]  # the first part, and the whole
-    for axes, shown in ((upper, TOKENS[:3]), (lower, TOKENS)):
-        first, second = axes.lines[:2]
-        assert list(first.get_ydata()[1:]) == pytest.approx(list(131_072e-9 * shown))
-        assert list(second.get_xdata()) == [0, 1, 10, 100]
-    first = MODEL_CURVES["llama-3.1-8b"][0]
-    assert words(figure) == ["mine: 500 B", f"{first}: 13.1 MB", "mine ends", f"{first}: 17.2 GB"]
-    assert "17.2 GB at 131,072" in figure.alt
-    assert png_bytes(figure).startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize("batch", [2, 8, 32])

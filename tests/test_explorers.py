@@ -52,7 +52,7 @@ def test_batch_shows_the_wall_and_both_ends():
     wall = memory_batch(SERVER, Request(128, 12_800))
     assert (rows["largest batch that fits"], rows["roof batch (estimate)"]) == (str(wall), "292")
     rate = steady_state(SERVER, Request(128, 12_800)).tokens_per_second
-    assert rows["tokens/s at the wall"] == f"{rate:,.1f}"
+    assert rows["tokens/s at the memory batch"] == f"{rate:,.1f}"
 
 
 def test_prefill_shows_both_clocks():
@@ -70,7 +70,7 @@ def test_twice_as_fast_saves_half_of_the_share():
 
 def test_price_shows_the_lessons_prices():
     rows = rows_of(price_view(1024, 128, 1, 2))
-    assert (rows["at batch 1"], rows["at the wall"], rows["the wall, memory is full at batch"]) == (
+    assert (rows["at batch 1"], rows["at the memory batch"], rows["memory batch"]) == (
         "307.9",
         "3.9",
         str(memory_batch(SERVER, Request(1024, 128))),

@@ -54,7 +54,6 @@ STATES = {"chat": steady_state(server(), CHAT), "reasoning": steady_state(server
 BATCHES, TOKENS, STEPS = [1, 8, 33], np.array([1, 100, 4000]), np.array([1, 6400, 12_799])
 DRAWN = {
     "break_even_lines": lambda: figures.break_even_lines(server()),
-    "cache_growth": lambda: figures.cache_growth({"llama-2-7b": (TOKENS, 5e5 * TOKENS), "mine": (TOKENS, TOKENS)}, "T"),
     "cache_triangle": lambda: figures.cache_triangle(server(), REASONING),
     "fraction_by_step": lambda: figures.fraction_by_step(decode_search().points, decode_fits()[()], "T"),
     "gpu_layouts": lambda: figures.gpu_layouts(*EIGHT),
@@ -66,7 +65,6 @@ DRAWN = {
         recorded_machine(), [point for point in recorded_cpu().points if point.phase == "decode"], "T"
     ),
     "memory_maps": lambda: figures.memory_maps(server()),
-    "occupancy_over_time": lambda: figures.occupancy_over_time({"a": (STEPS, 1e9 * BATCHES_ARRAY, 5e10)}, "T"),
     "one_batch": lambda: figures.one_batch(server(), REASONING),
     "one_pass": lambda: figures.one_pass(server()),
     "output_token_prices": lambda: figures.output_token_prices(

@@ -14,7 +14,7 @@ from lessonlib import ROOMS
 from lessonlib import __file__ as door
 
 PURE = list(ROOMS)[: list(ROOMS).index("facts")]
-FACES = {"matplotlib", "ipywidgets", "PIL", "IPython"}
+FACES = {"matplotlib", "ipywidgets", "anywidget", "traitlets", "PIL", "IPython"}
 FOLDER = Path(door).parent.parent
 DOORS = {"lessonlib"} | {
     f"lessonlib.{door}" for door in "policy facts measured face face.figures face.widgets face.report".split()

@@ -27,7 +27,7 @@ import lessonlib
 from lessonlib.base.errors import LessonError, printable, shown
 from lessonlib.base.files import GivenFile, Upload, place_of, quoted
 from lessonlib.base.text import html_table, markdown_table, one_line, plain_html, plain_markdown
-from lessonlib.face.figures.cache import cache_growth
+from lessonlib.face.figures.cache import step_by_depth
 from lessonlib.face.figures.style import figure_html, png_bytes
 from lessonlib.face.figures.traffic_panels import traffic_panels
 from lessonlib.face.report.report import hourly_price, traffic_report
@@ -270,7 +270,7 @@ def test_a_dollar_in_a_figure_is_a_dollar():
     """Matplotlib has mathematics of its own, and ends in an error where it cannot read it."""
     tokens = np.array([1.0, 2.0])
     for name in ("$", r"$\frac$", "$x$ and $"):
-        png_bytes(cache_growth({name: (tokens, 1e6 * tokens)}, name))
+        png_bytes(step_by_depth({name: (tokens, 0.02 * tokens, 0.01 * tokens)}, name))
         costs = {name: nasty()[3].alone, f"{name}2": nasty()[3].full}
         png_bytes(traffic_panels(server(replace(llama(), name=name)), tokens, tokens, costs))
         assert mathematics(svg(1, name, "")) == []

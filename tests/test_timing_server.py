@@ -13,12 +13,12 @@ import statistics
 import threading
 import time
 from dataclasses import asdict, replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import ClassVar
 from urllib.parse import quote
 
 import pytest
-from helpers import refuses
+from helpers import refuses, serving
 from helpers import server as llama_on_h100
 
 from lessonlib import InvalidInputError, Request, request_cost
@@ -327,15 +327,9 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def base():
-    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    http.daemon_threads = True
-    thread = threading.Thread(target=http.serve_forever, args=(0.01,))
-    thread.start()
-    yield f"http://127.0.0.1:{http.server_port}"
-    released.set()
-    http.shutdown()
-    http.server_close()
-    thread.join()
+    with serving(Handler) as port:
+        yield f"http://127.0.0.1:{port}"
+        released.set()
 
 
 @pytest.fixture(autouse=True)

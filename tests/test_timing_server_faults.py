@@ -23,6 +23,7 @@ from urllib.parse import quote
 import numpy as np
 import pytest
 from helpers import server as llama_on_h100
+from helpers import serving
 from hypothesis import given
 from hypothesis import strategies as st
 from test_timing_server import SECRET, SHAPES, Handler, made, replies_of, timed
@@ -364,14 +365,8 @@ class Other(Handler):
 
 @pytest.fixture(scope="module")
 def base():
-    http = ThreadingHTTPServer(("127.0.0.1", 0), Other)
-    http.daemon_threads = True
-    thread = threading.Thread(target=http.serve_forever, args=(0.01,))
-    thread.start()
-    yield f"http://127.0.0.1:{http.server_port}"
-    http.shutdown()
-    http.server_close()
-    thread.join()
+    with serving(Other) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 @pytest.fixture(autouse=True)
@@ -812,18 +807,10 @@ def certificate(tmp_path_factory):
 
 @pytest.fixture
 def secure(certificate):
-    http = ThreadingHTTPServer(("127.0.0.1", 0), Other)
-    http.daemon_threads = True
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate / "certificate.pem", certificate / "key.pem")
-    http.socket = context.wrap_socket(http.socket, server_side=True)
-    http.handle_error = lambda *_: None  # of clients that turn away
-    thread = threading.Thread(target=http.serve_forever, args=(0.01,))
-    thread.start()
-    yield f":{http.server_port}"
-    http.shutdown()
-    http.server_close()
-    thread.join()
+    with serving(Other, lambda socket: context.wrap_socket(socket, server_side=True)) as port:
+        yield f":{port}"
 
 
 def test_a_certificate_is_checked_and_so_is_its_name(secure, certificate, monkeypatch):

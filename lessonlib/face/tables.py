@@ -1,23 +1,24 @@
-"""A table as a notebook shows it."""
+"""What a notebook shows in a cell's output, and a terminal prints: a table, or a text in several forms."""
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
-from lessonlib.base.checks import Rule, checked, items
 from lessonlib.base.text import markdown_table
 
 
-@checked(rows=items(items(Rule("a text, or what becomes one", lambda cell: cell))))
-def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Display a table: the first column to the left, the others to the right. Cells are text, or become it by str().
-
-    Without a notebook it is printed as Markdown.
-    """
+def show_forms(forms: dict[str, Any]) -> None:
+    """Display one thing in its forms, by their MIME types; without a notebook its "text/plain" is printed."""
     from IPython.core.getipython import get_ipython
 
-    text = markdown_table(header, [[str(cell) for cell in row] for row in rows])
     if get_ipython() is None:
-        print(text)
+        print(forms["text/plain"])
         return
-    from IPython.display import Markdown, display
+    from IPython.display import display
 
-    display(Markdown(text))
+    display(forms, raw=True)
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Display a table: the first column to the left, the others to the right. Cells are text, or become it by str()."""
+    text = markdown_table(header, [[str(cell) for cell in row] for row in rows])
+    show_forms({"text/markdown": text, "text/plain": text})

@@ -11,6 +11,7 @@ from lessonlib.base.errors import InvalidInputError, UnknownNameError, is_number
 from lessonlib.base.text import plain_markdown
 from lessonlib.face.exercises.exercises import Exercise, NumberExercise
 from lessonlib.face.exercises.progress import Progress
+from lessonlib.face.tables import show_forms
 
 BOOK = Path(__file__).parent / "book"
 STILL = "LESSONLIB_STILL"  # set where outputs are stored: questions come as text alone, without controls
@@ -69,7 +70,7 @@ def ask(key: str) -> None:
         from lessonlib.face.widgets.asking import question_widget
 
         bundle |= question_widget(exported(key), Progress.here())
-    _display(bundle)
+    show_forms(bundle)
 
 
 def check(key: str, guess: Any) -> None:
@@ -112,15 +113,4 @@ def standing(notebook: str = "") -> None:
 
 def _say(words: str) -> None:
     """As Markdown: a line that is printed may break inside a word."""
-    _display({"text/plain": words, "text/markdown": plain_markdown(words)})
-
-
-def _display(bundle: dict[str, Any]) -> None:
-    from IPython.core.getipython import get_ipython
-
-    if get_ipython() is None:
-        print(bundle["text/plain"])
-        return
-    from IPython.display import display
-
-    display(bundle, raw=True)
+    show_forms({"text/plain": words, "text/markdown": plain_markdown(words)})

@@ -3,12 +3,11 @@
 from lessonlib.face.figures.batches import (
     break_even_lines,
     lever_curves,
-    occupancy_over_time,
     output_token_prices,
     savings_dots,
     throughput_by_batch,
 )
-from lessonlib.face.figures.cache import cache_growth, step_by_depth, step_over_answer
+from lessonlib.face.figures.cache import step_by_depth, step_over_answer
 from lessonlib.face.figures.drawings import cache_triangle, memory_maps, one_batch, one_pass
 from lessonlib.face.figures.drawings_of_servers import gpu_layouts, server_timeline
 from lessonlib.face.figures.measured import fraction_by_step, measured_against_floor, measured_steps

@@ -108,31 +108,6 @@ def output_token_prices(series: Mapping[str, tuple[Sequence[int], Sequence[float
 
 
 @house_style()
-def occupancy_over_time(panels: Mapping[str, tuple[Any, Any, float]], title: str) -> Figure:
-    """Bytes of cache that a server holds over a run, a panel for each traffic; dashed: what memory there is.
-
-    `panels`: label to (seconds, bytes, bytes available). Linear scales.
-    """
-    figure, axes = new_panels(title, list(panels), height=3.6, columns=len(panels))
-    for panel, (time, held, available) in zip(axes, panels.values(), strict=True):
-        memory = available / 1e9
-        panel.fill_between(time, 0, np.asarray(held) / 1e9, step="post", color=CACHE, alpha=0.75, linewidth=0)
-        panel.axhline(memory, color=BOUNDARY, linestyle="--", linewidth=1.5)
-        panel.set(xlim=(time[0], time[-1]), ylim=(0, 1.22 * memory))
-        plain_numbers(panel.xaxis)
-        panel.set_xlabel("seconds")
-        label(panel, (time[-1], memory), f"memory: {memory:.0f} GB", "above left", gap=3)
-    axes[0].set_ylabel("GB of KV cache held")
-    peaks = "; ".join(
-        f"{n} at most {np.max(held) / 1e9:.0f} of {most / 1e9:.0f} GB" for n, (_, held, most) in panels.items()
-    )
-    alt = (
-        f"Panels of the KV cache that a server holds over a run, with a dashed line, the memory that there is: {peaks}."
-    )
-    return described(figure, alt, "Green: cache held. Dashed: what the weights leave of the memory.")
-
-
-@house_style()
 def savings_dots(alone: Mapping[str, Sequence[float]], full: Mapping[str, Sequence[float]], title: str) -> Figure:
     """The share of time that a free prefill saves, a row for each workload, on a log scale; dashed is 5 %.
 

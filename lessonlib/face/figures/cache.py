@@ -6,63 +6,10 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from lessonlib.base.units import format_bytes
 from lessonlib.face.figures.labels import GROUND, along, label
 from lessonlib.face.figures.style import described, house_style, new_figure, new_panels, plain_numbers
-from lessonlib.face.palette import BOUNDARY, CACHE, CACHE_INK, INK, INKS, MEASURED, OTHER, OVERHEAD, WEIGHTS
+from lessonlib.face.palette import BOUNDARY, CACHE, CACHE_INK, INK, MEASURED, WEIGHTS
 from lessonlib.policy.cache import StepParts
-
-# Curves of models: label and colour.
-MODEL_CURVES: dict[str, tuple[str, str]] = {
-    "llama-2-7b": ("Llama-2-7B, MHA", OVERHEAD),
-    "llama-3.1-8b": ("Llama-3.1-8B, GQA", CACHE),
-    "deepseek-v3": ("DeepSeek-V3, MLA", OTHER),
-    "gpt-oss-20b": ("gpt-oss-20b, half in windows", WEIGHTS),
-    "qwen3-next-80b-a3b": ("Qwen3-Next, mostly states", INK),
-}
-
-
-@house_style()
-def cache_growth(curves: Mapping[str, tuple[Any, Any]], title: str) -> Figure:
-    """Bytes that one sequence holds, by its tokens, on linear scales. `curves`: model to (tokens, bytes).
-
-    Two panels, the lower one as far as the longest curve goes, the upper one as far as the shortest: its first part. A
-    curve that ends stays in sight. MODEL_CURVES says how the lesson's models are drawn; another is grey.
-    """
-    ends = sorted({float(np.max(tokens)) for tokens, _ in curves.values()})
-    limits = list(dict.fromkeys((ends[0], ends[-1])))
-    figure, grid = new_figure("", height=1.0 + 2.4 * len(limits), rows=len(limits), squeeze=False)
-    panels, ends_of = list(grid[:, 0]), []
-    panels[0].set_title(title, pad=12)
-    for axes, limit in zip(panels, limits, strict=True):
-        last = []
-        for name, (tokens, held) in curves.items():
-            seen = np.asarray(tokens) <= limit
-            words, colour = MODEL_CURVES.get(name, (name, OVERHEAD))
-            x, y = np.append(0, np.asarray(tokens)[seen]), 1e-9 * np.asarray(held)[seen]
-            axes.plot(x, np.append(y[:1], y), color=colour, clip_on=False, solid_capstyle="butt")
-            last.append((y[-1], x[-1], words, INKS.get(colour, colour)))
-        axes.set(xlim=(0, limit), ylim=(0, 1.08 * max(last)[0]), ylabel="GB held")
-        for axis in (axes.xaxis, axes.yaxis):
-            plain_numbers(axis, "{:,.10g}")
-        ends_of.append(sorted(last))
-    panels[-1].set_xlabel("tokens of one sequence (all scales linear)")
-    for axes, limit, last in zip(panels, limits, ends_of, strict=True):  # words, once all is drawn
-        top, line = 0.0, 0.09 * axes.get_ylim()[1]
-        for y, x, words, ink in last:
-            said, lines = f"{words}: {format_bytes(1e9 * y, 3)}", 1 + words.count("\n")
-            if x < limit:  # it ended before
-                axes.plot(x, y, "o", color=ink, markersize=5, clip_on=False)
-                label(axes, (x, y), f"{words.split(',')[0]} ends", "above right", gap=56, color=ink)
-                continue
-            middle = max(y, top + line * lines / 2)
-            label(axes, (limit, middle), said, "right", color=ink)
-            top = middle + line * (lines / 2 + 0.15)
-    most = "; ".join(
-        f"{name} {format_bytes(float(held[-1]), 3)} at {int(tokens[-1]):,}" for name, (tokens, held) in curves.items()
-    )
-    alt = f"Bytes that one sequence holds by its tokens, linear scales, lines of different slope: {most} tokens."
-    return described(figure, alt, "One sequence. The slope is the bytes of a token; what never grows lifts the start.")
 
 
 @house_style()

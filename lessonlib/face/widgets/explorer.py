@@ -130,7 +130,7 @@ class Explorer(ipywidgets.VBox):
 
     def __repr__(self) -> str:
         """What a page shows that has no sliders: a notebook not trusted yet, GitHub, an export."""
-        return "Run this cell to get the sliders. What stands beneath shows the same numbers without them."
+        return "Run this cell to get the sliders."
 
     def reset(self, _: Any = None) -> None:
         """Set every control to where it starts."""

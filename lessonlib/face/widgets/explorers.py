@@ -183,16 +183,16 @@ def explore_growth() -> Explorer:
 def batch_numbers(model: str, accelerator: str, prompt: int, output: int) -> dict[str, str]:
     """Memory batch and roof batch, and the steady state alone and at the memory batch, each prompt by itself."""
     deployment, request = deployed(model, accelerator), Request(prompt, output)
-    wall = memory_batch(deployment, request)
-    alone, full = (steady_state(deployment, request, batch) for batch in (1, wall))
+    limit = memory_batch(deployment, request)
+    alone, full = (steady_state(deployment, request, batch) for batch in (1, limit))
     return {
-        "largest batch that fits": f"{wall:,}",
+        "largest batch that fits": f"{limit:,}",
         "roof batch (estimate)": f"{roof_batch(deployment, request):,.0f}",
         "omega": f"{omega(deployment, request):.3g}",
         "tokens/s at batch 1": f"{alone.tokens_per_second:,.1f}",
-        "tokens/s at the wall": f"{full.tokens_per_second:,.1f}",
+        "tokens/s at the memory batch": f"{full.tokens_per_second:,.1f}",
         "TPOT at batch 1": format_seconds(alone.tpot),
-        "TPOT at the wall": format_seconds(full.tpot),
+        "TPOT at the memory batch": format_seconds(full.tpot),
         "GPU seconds a request there": format_seconds(full.seconds_per_request),
     }
 
@@ -203,12 +203,12 @@ def batch_view(model: str, accelerator: str, prompt: int, output: int) -> str:
     def inside() -> str:
         deployment, request = deployed(model, accelerator), Request(prompt, output)
         deployment.require_fit(prompt + output)
-        wall = memory_batch(deployment, request)
-        batches = np.unique(np.geomspace(1, wall, POINTS).round()).astype(int)
+        limit = memory_batch(deployment, request)
+        batches = np.unique(np.geomspace(1, limit, POINTS).round()).astype(int)
         mixed = output > 1  # one output token has no step to ride on
         rates = [steady_state(deployment, request, int(batch), mixed).tokens_per_second for batch in batches]
         roof = roof_batch(deployment, request)
-        most = 10 ** math.ceil(math.log10(max(10.0, 1.5 * wall, roof)))
+        most = 10 ** math.ceil(math.log10(max(10.0, 1.5 * limit, roof)))
         x = Axis("batch size", 1, most, log=True)
         y = Axis(
             "output tokens a second",
@@ -216,10 +216,10 @@ def batch_view(model: str, accelerator: str, prompt: int, output: int) -> str:
             10 ** math.ceil(math.log10(max(rates) * 1.2)),
             True,
         )
-        marks = [(float(wall), f"memory is full: {wall:,}"), (roof, f"roof of the linear layers {roof:,.0f}")]
-        if abs(x.share(float(wall)) - x.share(roof)) < 0.25:
+        marks = [(float(limit), f"memory is full: {limit:,}"), (roof, f"roof of the linear layers {roof:,.0f}")]
+        if abs(x.share(float(limit)) - x.share(roof)) < 0.25:
             marks = marks[:1]
-        title = f"{model} on {accelerator}: {rates[0]:,.0f} tokens/s alone, {rates[-1]:,.0f} at batch {wall:,}"
+        title = f"{model} on {accelerator}: {rates[0]:,.0f} tokens/s alone, {rates[-1]:,.0f} at batch {limit:,}"
         numbers = batch_numbers(model, accelerator, prompt, output)
         return chart(
             title, x, y, [Curve("prompts mixed in" if mixed else "steady state", INK, batches, rates)], marks
@@ -285,18 +285,18 @@ def explore_prefill() -> Explorer:
 
 @checked(output=count(), dollars=rate("dollars for one GPU and hour"))
 def price_numbers(prompt: int, output: int, batch: int, dollars: float) -> dict[str, str]:
-    """What an output token costs here, alone and at the memory wall: in prompt tokens, in dollars, in GPU time."""
+    """What an output token costs here, alone and at the memory batch: in prompt tokens, in dollars, in GPU time."""
     deployment, request = deployed("llama-3.1-8b", "h100-sxm"), Request(prompt, output)
-    wall = memory_batch(deployment, request)
-    here, alone, full = (f"{output_token_in_prompt_tokens(deployment, request, b):,.1f}" for b in (batch, 1, wall))
-    paid, least = (price_of_request(deployment, request, b, dollars) * 1e6 / output for b in (batch, wall))
+    limit = memory_batch(deployment, request)
+    here, alone, full = (f"{output_token_in_prompt_tokens(deployment, request, b):,.1f}" for b in (batch, 1, limit))
+    paid, least = (price_of_request(deployment, request, b, dollars) * 1e6 / output for b in (batch, limit))
     return {
         "one output token, in prompt tokens": here,
         "at batch 1": alone,
-        "at the wall": full,
-        "the wall, memory is full at batch": f"{wall:,}",
+        "at the memory batch": full,
+        "memory batch": f"{limit:,}",
         "$ a million output, here": f"${paid:,.2f}",
-        "$ a million output, at the wall": f"${least:,.2f}",
+        "$ a million output, at the memory batch": f"${least:,.2f}",
         "GPU time of one output token": format_seconds(request_cost(deployment, request, batch).tpot / batch),
     }
 
@@ -309,16 +309,16 @@ def price_view(prompt: int, output: int, batch: int, dollars: int) -> str:
         if output < 2:
             raise InvalidInputError("One output token comes from the prefill: there is no step to price. Choose more.")
         deployment.require_fit(prompt + output)
-        wall = memory_batch(deployment, request)
+        limit = memory_batch(deployment, request)
         price = output_token_in_prompt_tokens(deployment, request, batch)
-        batches = np.unique(np.geomspace(1, wall, POINTS).round()).astype(int)
+        batches = np.unique(np.geomspace(1, limit, POINTS).round()).astype(int)
         prices = [output_token_in_prompt_tokens(deployment, request, int(b)) for b in batches]
-        x = Axis("batch size", 1, 1.3 * 10 ** math.ceil(math.log10(max(10, wall + 1))), log=True)
+        x = Axis("batch size", 1, 1.3 * 10 ** math.ceil(math.log10(max(10, limit + 1))), log=True)
         y = Axis("price, in prompt tokens", 1, 1000, log=True)
         title = (
             f"{prompt:,} -> {output:,}, batch {batch:,}: one output token costs as much as {price:,.1f} prompt tokens"
         )
-        marks = [(float(wall), f"memory is full: {wall:,}")]
+        marks = [(float(limit), f"memory is full: {limit:,}")]
         return chart(title, x, y, [Curve("price", INK, batches, prices)], marks) + table(
             price_numbers(prompt, output, batch, dollars)
         )
