@@ -89,8 +89,8 @@ function answer(X, data, one) {
 function served(X, data, { requests, arrivals, options, ...settings }) {
   const found = attempt(X, () => X.timeline(X.deploymentOf(data, settings), requests, arrivals, options));
   if (found.refused) return found;
-  const { occupancy, ...rest } = found;
-  return { ...rest, mostWaiting: Math.max(...occupancy.waiting), mostRunning: Math.max(...occupancy.running) };
+  const names = ["admitted", "firstToken", "finish", "preemptions", "outputTokens", "requestSeconds", "end", "ended", "seconds"];
+  return { ...pick(found, names), mostRunning: Math.max(...found.occupancy.running) };
 }
 
 const FORMATS = {
