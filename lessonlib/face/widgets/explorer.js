@@ -1327,7 +1327,7 @@ export function timeline(deployment, requests, arrivals, options = {}) {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// 2. Views: from a setting to numbers and a picture, as strings. Each has the axes that its lesson needs, and keeps them.
+// 2. Views: from a setting to numbers and a picture, as strings. Each has the axes that its lesson needs.
 
 const inHtml = (words) => escaped(words).replaceAll("$", "<span>&#36;</span>"); // no mathematics, where a page has them
 const escaped = (said) => String(said).replace(/[&<>"']/g, (letter) => `&#${letter.charCodeAt(0)};`);
@@ -1348,7 +1348,7 @@ const wholes = (values) => [...new Set(values.map(Math.round))];
 const text = (x, y, said, look = "") => `<text x="${px(x)}" y="${px(y)}" class="${look}">${escaped(said)}</text>`;
 const path = (along, look) => `<path d="${along}" class="${look}"/>`;
 const box = (x, y, width, height, look) =>
-  `<rect x="${px(x)}" y="${px(y)}" width="${px(Math.max(0, width))}" height="${px(Math.max(0, height))}" class="${look}"/>`;
+  `<rect x="${px(x)}" y="${px(y)}" width="${px(width)}" height="${px(height)}" class="${look}"/>`;
 const picture = (width, height, said, drawn) =>
   `<svg viewBox="0 0 ${width} ${height}" role="img" aria-label="${escaped(said)}">${drawn}</svg>`;
 
@@ -1389,10 +1389,11 @@ function panel({ left, right, top, bottom }, x, y) {
   const mark = (at, said, row = 0) => {
     if (x.share(at) < 0 || x.share(at) > 1) return "";
     const [side, anchor] = x.share(at) > 0.5 ? [-5, "end"] : [5, ""];
-    return path(`M${px(across(at))} ${top}V${bottom}`, "boundary") + text(across(at) + side, top + 13 + 16 * row, said, `${anchor} halo`);
+    const words = text(across(at) + side, top + 13 + 16 * row, said, `${anchor} halo`);
+    return path(`M${px(across(at))} ${top}V${bottom}`, "boundary") + words;
   };
-  const dot = (a, b, look = "here") =>
-    inside([a, b]) ? `<circle cx="${px(across(a))}" cy="${px(up(b))}" r="${look === "here" ? 6 : 4}" class="${look}"/>` : "";
+  const dot = (a, b, look = "here", size = 6) =>
+    inside([a, b]) ? `<circle cx="${px(across(a))}" cy="${px(up(b))}" r="${size}" class="${look}"/>` : "";
   return { across, up, drawn, line, mark, dot, inside, left, right, top, bottom };
 }
 
@@ -1403,14 +1404,18 @@ const area = (on, low, high, look) => {
   return there.length > 1 ? path(`M${[...there, ...back].join("L")}Z`, `area ${look}`) : "";
 };
 
-const arrow = (r) => `${commas(r.prompt)}${r.cached ? ` (${commas(r.prompt - r.cached)} new)` : ""} → ${commas(r.output)}`;
+function arrow({ prompt, output, cached }) {
+  return `${commas(prompt)}${cached ? ` (${commas(prompt - cached)} new)` : ""} → ${commas(output)}`;
+}
 const whose = (s) => `${s.model} on ${s.devices > 1 ? `${s.devices} × ` : ""}${s.accelerator}`;
 
 export const VIEWS = {};
 
 // ---- 02: where the time of a request goes
 
-const BARS = [["prefill", "prefill"], ["weights", "decode: linear layers"], ["cache", "decode: attention"], ["other", "waits"]];
+const BARS = [
+  ["prefill", "prefill"], ["weights", "decode: linear layers"], ["cache", "decode: attention"], ["other", "waits"],
+];
 
 // [name, what it amounts to, its parts]: the bars of a request, alone and among others.
 function sharesOf(d, r, batch) {
@@ -1513,12 +1518,14 @@ VIEWS.plane = {
     const full = steadyState(d, r, null);
     const [about, over, reads] = [rho(d, r, s.batch), omega(d, r), chi(d, r)];
     const { prefill, linear, attention } = state.parts;
-    const first = over > 1 ? "memory is full before the linear layers are busy" : "the linear layers are busy before memory is full";
+    const [one, other] = ["memory is full", "the linear layers are busy"];
+    const first = over > 1 ? `${one} before ${other}` : `${other} before ${one}`;
     return {
       edge: edgeOfOmega(d),
       slope: rho(d, { prompt: 1, output: 1, cached: 0 }, s.batch) / RHO_OF_FIVE_PERCENT,
       batch: s.batch,
-      dots: Object.values(data.presets).map((p) => [p.label.split(", ").at(-1), p.prompt - p.cached, p.output, p.cached]),
+      dots: Object.values(data.presets).map(({ label, prompt, output, cached }) =>
+        [label.split(", ").at(-1), prompt - cached, output, cached]),
       here: [r.prompt - r.cached, r.output],
       legend: [["boundary", "rho: prefill takes 5 %"], ["cache", "omega above 1: memory is full before the roof"]],
       said: `${arrow(r)} at batch ${commas(s.batch)}: rho ${general(about, 3)}, so prefill takes about ` +
@@ -1545,13 +1552,14 @@ VIEWS.plane = {
     if (first < last) {
       drawn += on.line([[first, first * slope], [last, last * slope]], "edge dashed");
       const at = first * (last / first) ** 0.24;
-      const turn = (Math.atan2(on.up(at * 2 * slope) - on.up(at * slope), on.across(2 * at) - on.across(at)) * 180) / Math.PI;
-      const place = `${px(on.across(at))} ${px(on.up(at * slope))}`;
-      drawn += `<text transform="translate(${place}) rotate(${px(turn)})" y="16" class="middle halo">${escaped(`rho = 0.053 at batch ${commas(batch)}`)}</text>`;
+      const [x0, y0] = [on.across(at), on.up(at * slope)];
+      const turn = (Math.atan2(on.up(2 * at * slope) - y0, on.across(2 * at) - x0) * 180) / Math.PI;
+      const words = text(0, 16, `rho = 0.053 at batch ${commas(batch)}`, "middle halo");
+      drawn += `<g transform="translate(${px(x0)} ${px(y0)}) rotate(${px(turn)})">${words}</g>`;
     }
     for (const [label, a, b, cached] of dots) {
       const [side, anchor] = cached ? [-9, "end"] : [9, ""];
-      drawn += on.dot(a, b, "other-dot") + text(on.across(a) + side, on.up(b) + 4, label, `quiet halo ${anchor}`);
+      drawn += on.dot(a, b, "other-dot", 4) + text(on.across(a) + side, on.up(b) + 4, label, `quiet halo ${anchor}`);
     }
     const at = Math.min(on.right - 44, Math.max(on.left + 44, on.across(here[0])));
     const below = on.up(here[1]) + (here[1] < 4 ? -11 : 21);
@@ -1585,7 +1593,8 @@ VIEWS.growth = {
     const read = answerTraffic(d, { ...r, output: Math.min(s.position, last) + 1 }, s.batch).triangle;
     const whole = (d.memoryAvailable / d.bandwidth) * 1e3;
     const most = 1e3 * Math.max(...steady.map((p) => p.seconds), ...(together ?? []).map((p) => p.seconds));
-    const ends = (steps) => (steps ? [steps[0], steps.at(-1)].map((p) => formatSeconds(p.seconds)) : ["-", "does not fit"]);
+    const ends = (steps) =>
+      steps ? [steps[0], steps.at(-1)].map((p) => formatSeconds(p.seconds)) : ["-", "does not fit"];
     const [first, final] = ends(steady);
     const [firstTogether, finalTogether] = ends(together);
     return {
@@ -1593,8 +1602,8 @@ VIEWS.growth = {
       top: roundUp(Math.max(1.05 * whole, most), FINE),
       legend: [["weights", "linear layers"], ["cache", "the neighbours' caches"], ["own", "its own cache"],
         ["boundary", "all started together"]],
-      said: `${s.model}, batch ${commas(s.batch)}, token ${commas(here.k + 1)}: a step takes ${formatSeconds(here.seconds)}, ` +
-        `of which its own cache ${formatPercent(here.own / here.seconds, 2)}`,
+      said: `${s.model}, batch ${commas(s.batch)}, token ${commas(here.k + 1)}: a step takes ` +
+        `${formatSeconds(here.seconds)}, of which its own cache ${formatPercent(here.own / here.seconds, 2)}`,
       numbers: [
         ["first step, steady", first],
         ["last step, steady", final],
@@ -1635,7 +1644,8 @@ VIEWS.growth = {
 
 // ---- 03: kinds of layer
 
-const stepReads = (d, tokens) => total(d.sizes.kinds, (kind) => kind.cacheBytes * kind.law.read(tokens, 1) + kind.stateBytes);
+const stepReads = ({ sizes }, tokens) =>
+  total(sizes.kinds, (kind) => kind.cacheBytes * kind.law.read(tokens, 1) + kind.stateBytes);
 
 VIEWS.kinds = {
   title: "What kinds of layer keep and read",
@@ -1661,7 +1671,8 @@ VIEWS.kinds = {
       said: `${s.model}: at ${commas(tokens)} tokens one sequence holds ${formatBytes(d.sequenceBytes(tokens), 3)}, ` +
         `and a step reads ${formatBytes(stepReads(d, tokens), 3)} of it`,
       numbers: [
-        ...by.map((kind) => [`${kind.layers} × ${kind.label}, at ${commas(tokens)} tokens`, formatBytes(kind.bytes, 3)]),
+        ...by.map(({ layers, label, bytes }) =>
+          [`${layers} × ${label}, at ${commas(tokens)} tokens`, formatBytes(bytes, 3)]),
         ["held at 1 token", size(1)],
         ["held at 4,096 tokens", size(4096)],
         ["held at 32,768 tokens", size(32_768)],
@@ -1675,10 +1686,12 @@ VIEWS.kinds = {
   svg({ curves, held, read, tokens, here, said }, width) {
     const show = (value) => formatBytes(value, 1);
     const on = panel({ left: 62, right: width - 12, top: 26, bottom: 310 },
-      axis("tokens of the sequence", 1, 1e6, { log: true }), axis("bytes of one sequence", 1e3, 1e12, { log: true, show }));
+      axis("tokens of the sequence", 1, 1e6, { log: true }),
+      axis("bytes of one sequence", 1e3, 1e12, { log: true, show }));
     let drawn = on.drawn;
     for (const [points, look] of curves) drawn += on.line(points, look);
-    drawn += on.line(held, "held") + on.line(read, "cache dashed") + on.mark(tokens, `${commas(tokens)} tokens`) + on.dot(tokens, here);
+    drawn += on.line(held, "held") + on.line(read, "cache dashed");
+    drawn += on.mark(tokens, `${commas(tokens)} tokens`) + on.dot(tokens, here);
     return picture(width, 354, said, drawn);
   },
 };
@@ -1692,7 +1705,7 @@ VIEWS.batch = {
   many: true,
   compute(data, s) {
     const [d, r] = [deploymentOf(data, s), requestOf(s)];
-    if (r.output < 2) throw new Refused("One output token has no time from one token to the next; choose a longer output.");
+    if (r.output < 2) throw new Refused("One output token has no time to the next one; choose a longer output.");
     const full = steadyState(d, r, null);
     const places = wholes(geometric(1, full.batch, 28));
     const states = places.map((b) => steadyState(d, r, b));
@@ -1729,15 +1742,20 @@ VIEWS.batch = {
   },
   svg({ rates, mixed, roof, kept, here, target, memory, waits, said }, width) {
     const x = axis("", 1, 1e4, { log: true });
-    const upper = panel({ left: 56, right: width - 12, top: 26, bottom: 196 }, x, axis("output tokens a second", 1, 1e5, { log: true }));
+    const upper = panel({ left: 56, right: width - 12, top: 26, bottom: 196 }, x,
+      axis("output tokens a second", 1, 1e5, { log: true }));
     const lower = panel({ left: 56, right: width - 12, top: 246, bottom: 376 },
       { ...x, said: "batch size (log scale)" }, axis("ms a token", 1, 1e3, { log: true }));
     let drawn = upper.drawn + lower.drawn;
     drawn += upper.line(mixed, "prefill dashed") + upper.line(rates, "edge") + lower.line(waits, "edge");
     drawn += upper.mark(memory, `memory is full: ${commas(memory)}`, 9.4) + lower.mark(memory, "");
     drawn += upper.mark(roof, `roof of the linear layers: ${commas(Math.round(roof))}`, 8.3);
-    drawn += lower.line([[1, target], [1e4, target]], "limit") + text(lower.left + 6, lower.up(target) - 5, `target: ${general(target, 4)} ms`, "quiet");
-    if (kept) drawn += path(`M${px(lower.across(kept.batch))} ${px(lower.up(1e3 * kept.state.tpot))}V${lower.bottom}`, "limit");
+    drawn += lower.line([[1, target], [1e4, target]], "limit");
+    drawn += text(lower.left + 6, lower.up(target) - 5, `target: ${general(target, 4)} ms`, "quiet");
+    if (kept) {
+      const down = `${px(lower.across(kept.batch))} ${px(lower.up(1e3 * kept.state.tpot))}`;
+      drawn += path(`M${down}V${lower.bottom}`, "limit");
+    }
     drawn += upper.dot(here.batch, here.tokensPerSecond) + lower.dot(here.batch, 1e3 * here.tpot);
     return picture(width, 420, said, drawn);
   },
@@ -1767,7 +1785,8 @@ VIEWS.timeline = {
     const watched = 5 * Math.max(most, 10) * each;
     const rate = s.load / 100 / each;
     let clock = 0;
-    const arrivals = gaps(Math.ceil((1.3 * watched * s.load) / 100 / each)).map((gap) => (clock += gap / rate)).filter((at) => at < watched);
+    const many = gaps(Math.ceil(1.3 * watched * rate) + 20).map((gap) => (clock += gap / rate));
+    const arrivals = many.filter((at) => at < watched);
     if (arrivals.length < 2) throw new Refused("Hardly a request arrives in the time that is watched; raise the load.");
     const run = timeline(d, arrivals.map(() => r), arrivals, { maxBatch: most, horizon: watched });
     const { time, running, waiting } = run.occupancy;
@@ -1780,17 +1799,18 @@ VIEWS.timeline = {
     const words = (seconds) => (seconds === Infinity ? "not within this time" : formatSeconds(seconds, 3));
     const elapsed = run.end - run.start;
     const prompt = firsts.filter(([, wait]) => wait <= 1).length / arrivals.length;
-    const [offered, served] = [(arrivals.length * r.output) / watched, run.outputTokens / elapsed];
+    const later = (times) => (2 * r.output * times.filter((at) => at >= watched / 2).length) / watched; // once it is warm
+    const [offered, served] = [later(arrivals), later(run.finish)];
     return {
       time, running, waiting, firsts, watched, most,
       legend: [["cache", "requests being served"], ["prefill", "requests that wait"], ["edge", "time to first token"]],
-      said: `${arrow(r)}, ${general(rate, 3)} requests a second: ${commas(Math.round(offered))} tokens/s are asked for, ` +
-        `${commas(Math.round(served))} served; at the end ${commas(waiting.at(-1))} requests wait`,
+      said: `${arrow(r)}, ${general(rate, 3)} requests a second: ${commas(Math.round(offered))} tokens/s are asked ` +
+        `for, ${commas(Math.round(served))} served; at the end ${commas(waiting.at(-1))} requests wait`,
       numbers: [
         ["requests a second that it can take", general(1 / each, 3)],
         ["requests a second that arrive", general(rate, 3)],
-        ["tokens/s asked for", fixed(offered, 1, true)],
-        ["tokens/s served", fixed(served, 1, true)],
+        ["tokens/s asked for, second half", fixed(offered, 1, true)],
+        ["tokens/s served, second half", fixed(served, 1, true)],
         ["GPU busy", formatPercent(1 - run.seconds.idle / elapsed)],
         ["median time to first token, first third", words(median(0, watched / 3))],
         ["the same, last third", words(median((2 * watched) / 3, watched))],
@@ -1807,13 +1827,15 @@ VIEWS.timeline = {
     const lower = panel({ left: 56, right: width - 12, top: 256, bottom: 376 }, { ...x, said: "seconds" },
       axis("seconds to the first token", 0.01, 1000, { log: true, show: (value) => general(value, 3) }));
     const keep = Math.ceil(time.length / 400); // as many as there are pixels to tell them apart
-    const seen = time.map((at, i) => [at, running[i], Math.min(6.5 * most, running[i] + waiting[i])]).filter((_, i) => i % keep === 0);
-    const steps = seen.flatMap(([at, a, b], i) => (i ? [[at, seen[i - 1][1], seen[i - 1][2]], [at, a, b]] : [[at, a, b]]));
+    const inAll = (i) => Math.min(6.5 * most, running[i] + waiting[i]);
+    const seen = time.map((at, i) => [at, running[i], inAll(i)]).filter((_, i) => i % keep === 0);
+    const steps = seen.flatMap((one, i) => (i ? [[one[0], ...seen[i - 1].slice(1)], one] : [one]));
     const level = (i) => steps.map((one) => [one[0], i < 0 ? 0 : one[1 + i]]);
-    const dots = firsts.filter(lower.inside).map(([at, wait]) => `M${px(lower.across(at))} ${px(lower.up(wait))}h0`).join("");
-    return picture(width, 420, said, area(upper, level(-1), level(0), "cache") + area(upper, level(0), level(1), "prefill") +
-      upper.drawn + lower.drawn + upper.line([[0, most], [watched, most]], "limit") +
-      text(upper.right - 4, upper.up(most) - 5, `at most ${commas(most)} at a time`, "end halo") + path(dots, "dots"));
+    const dots = firsts.filter(lower.inside).map(([at, wait]) => `M${px(lower.across(at))} ${px(lower.up(wait))}h0`);
+    let drawn = area(upper, level(-1), level(0), "cache") + area(upper, level(0), level(1), "prefill");
+    drawn += upper.drawn + lower.drawn + upper.line([[0, most], [watched, most]], "limit");
+    drawn += text(upper.right - 4, upper.up(most) - 5, `at most ${commas(most)} at a time`, "end halo");
+    return picture(width, 420, said, drawn + path(dots.join(""), "dots"));
   },
 };
 
@@ -1834,11 +1856,13 @@ VIEWS.prefill = {
     const parts = [["alone", share(alone), "edge"], [`batch ${commas(s.batch)}`, share(here), "prefill"],
       [`full, batch ${commas(full.batch)}`, share(full), "cache"]];
     return {
-      curves: parts.map(([name, part, look]) => [look, name, geometric(1, 1000, 40).map((k) => [k, 100 * saved(part, k)]), 100 * saved(part, s.times)]),
+      curves: parts.map(([, part, look]) =>
+        [look, geometric(1, 1000, 40).map((k) => [k, 100 * saved(part, k)]), 100 * saved(part, s.times)]),
       times: s.times,
       legend: parts.map(([name, , look]) => [look, name]),
-      said: `${arrow(r)}: a prefill ${general(s.times, 4)} times as fast saves ${formatPercent(saved(share(alone), s.times), 2)} ` +
-        `alone, ${formatPercent(saved(share(full), s.times), 2)} of a full server's GPU time`,
+      said: `${arrow(r)}: a prefill ${general(s.times, 4)} times as fast saves ` +
+        `${formatPercent(saved(share(alone), s.times), 2)} alone, ` +
+        `${formatPercent(saved(share(full), s.times), 2)} of a full server's GPU time`,
       numbers: [
         ["prefill share, GPU clock", formatPercent(share(here))],
         ["prefill share, request clock", formatPercent(clock)],
@@ -1856,7 +1880,7 @@ VIEWS.prefill = {
     const on = panel({ left: 56, right: width - 12, top: 26, bottom: 270 },
       axis("prefill this many times as fast", 1, 1000, { log: true }), axis("% of time saved", 0, 100));
     let drawn = on.drawn + path(`M${px(on.across(times))} ${on.top}V${on.bottom}`, "now");
-    for (const [look, , points, at] of curves) drawn += on.line(points, look) + on.dot(times, at, "small");
+    for (const [look, points, at] of curves) drawn += on.line(points, look) + on.dot(times, at, "small", 4);
     return picture(width, 314, said, drawn);
   },
 };
@@ -1912,7 +1936,7 @@ VIEWS.price = {
   many: true,
   compute(data, s) {
     const [d, r] = [deploymentOf(data, s), requestOf(s)];
-    if (r.output < 2) throw new Refused("One output token comes from the prefill: there is no step to price. Choose more.");
+    if (r.output < 2) throw new Refused("One output token comes from the prefill: there is no step to price.");
     const full = steadyState(d, r, null).batch;
     const worth = (b) => outputTokenInPromptTokens(d, r, b);
     const million = (b) => (priceOfRequest(d, r, b, s.dollars) * 1e6) / r.output;
@@ -1922,7 +1946,8 @@ VIEWS.price = {
       prices: wholes(geometric(1, full, 28)).map((b) => [b, worth(b)]),
       full, here: [s.batch, here],
       legend: [["edge", "one output token, in prompt tokens"]],
-      said: `${arrow(r)}, batch ${commas(s.batch)}: one output token costs as much GPU time as ${fixed(here, 1, true)} prompt tokens`,
+      said: `${arrow(r)}, batch ${commas(s.batch)}: one output token costs as much GPU time as ` +
+        `${fixed(here, 1, true)} prompt tokens`,
       numbers: [
         ["one output token, in prompt tokens", fixed(here, 1, true)],
         ["at batch 1", fixed(worth(1), 1, true)],
@@ -1951,7 +1976,7 @@ const DEFAULTS = {
   model: "llama-3.1-8b", accelerator: "h100-sxm", devices: 1, layout: "tensor", precision: "bf16", efficiency: "floor",
   prompt: 1024, output: 128, cached: 0, batch: 1,
 };
-// least and most may ask the setting; `unit` in words, for one; `quantum`: the finest step; `zero`: the scale begins at 0.
+// `most` may ask the setting; `unit`: in words, of one; `quantum`: the finest step; `zero`: the scale begins at 0.
 const RANGES = {
   prompt: { label: "prompt", unit: "token", least: 1, most: 131_072 },
   output: { label: "output", unit: "token", least: 1, most: 65_536 },
@@ -1959,8 +1984,8 @@ const RANGES = {
   batch: { label: "batch", unit: "request", least: 1, most: 4096 },
   devices: { label: "devices", unit: "device", least: 1, most: 256 },
   position: { label: "output so far", unit: "token", least: 1, most: (s) => Math.max(1, s.output - 1), even: true },
-  target: { label: "latency target", unit: "ms a token", least: 1, most: 1000, quantum: 0.1 },
-  load: { label: "load", unit: "% of what it can take", units: "% of what it can take", least: 5, most: 200, even: true },
+  target: { label: "latency target", unit: "ms a token", units: "ms a token", least: 1, most: 1000, quantum: 0.1 },
+  load: { label: "load", unit: "% of capacity", units: "% of capacity", least: 5, most: 200, even: true },
   times: { label: "prefill faster", unit: "time", least: 1, most: 1000, quantum: 0.1 },
   dollars: { label: "a GPU-hour", unit: "dollar", least: 0.1, most: 20, quantum: 0.01 },
 };
@@ -1971,25 +1996,24 @@ function scaleOf(range, s) {
   const [least, most, quantum] = [range.least, Math.max(bound(range.most, s), range.least), range.quantum ?? 1];
   const [to, back] = range.even ? [(v) => v, (v) => v] : range.zero ? [Math.log1p, Math.expm1] : [Math.log, Math.exp];
   const across = to(most) - to(least) || 1;
-  const held = (value) => Number(Math.min(most, Math.max(least, Math.round(value / quantum) * quantum)).toPrecision(12));
+  const inside = (value) => Math.min(most, Math.max(least, value));
+  const held = (value) => Number(inside(Math.round(value / quantum) * quantum).toPrecision(12));
   return {
     least, most, held,
-    share: (value) => (to(Math.min(most, Math.max(least, value))) - to(least)) / across,
+    share: (value) => (to(inside(value)) - to(least)) / across,
     value: (share) => held(Number(back(to(least) + share * across).toPrecision(3))),
     // The next round value above or below: 12,800 goes to 13,000 and to 12,000.
     next: (value, way) => {
-      const size = range.even ? most / 100 : 10 ** (Math.floor(Math.log10(Math.max(value * (way < 0 ? 0.999 : 1), 1e-9))) - 1);
-      const step = Math.max(quantum, range.even ? roundUp(size) : size);
+      const from = Math.max(value * (way < 0 ? 0.999 : 1), 1e-9);
+      const step = Math.max(quantum, range.even ? roundUp(most / 100) : 10 ** (Math.floor(Math.log10(from)) - 1));
       const steps = value / step;
       return held(step * (way > 0 ? Math.floor(steps + 1 + 1e-9) : Math.ceil(steps - 1 - 1e-9)));
     },
   };
 }
 
-function inWords(range, value) {
-  const units = range.units ?? (range.unit.startsWith("ms") ? range.unit : `${range.unit}s`);
-  return `${inFull(value)} ${value === 1 ? range.unit : units}`;
-}
+const unitsOf = ({ unit, units }) => units ?? `${unit}s`;
+const inWords = (range, value) => `${inFull(value)} ${value === 1 ? range.unit : unitsOf(range)}`;
 
 function make(name, attributes = {}, ...inside) {
   const made = document.createElement(name);
@@ -2031,11 +2055,12 @@ function tableOf(now, kept) {
     const other = kept ? `<td>${inHtml(before.get(label) ?? "-")}</td>` : "";
     return `<tr><th scope="row">${inHtml(label)}</th><td>${inHtml(value)}</td>${other}</tr>`;
   });
-  const head = kept ? "<thead><tr><th></th><th scope=\"col\">this setting</th><th scope=\"col\">kept</th></tr></thead>" : "";
+  const names = ["", "this setting", "kept"].map((name) => `<th scope="col">${name}</th>`);
+  const head = kept ? `<thead><tr>${names.join("")}</tr></thead>` : "";
   return `<table>${head}<tbody>${rows.join("")}</tbody></table>`;
 }
 
-// Picture and table of a setting as one string, for a page where nothing runs; `image`: the address of the picture drawn.
+// Picture and table of a setting as one string, for a page where nothing runs; `image`: where the picture is, once drawn.
 export function still(data, name, start = {}, image = "") {
   const view = VIEWS[name];
   const found = view.compute(data, { ...DEFAULTS, ...view.start, ...start });
@@ -2069,14 +2094,17 @@ function waysOut(data, view, s, deep = true) {
   const layouts = s.layout === "tensor" ? ["tensor", "expert"] : ["expert", "tensor"];
   const many = [1, 2, 4, 8, 16, 32, 64, 128].flatMap((devices) => layouts.map((layout) => ({ devices, layout })));
   const group = many.find((change) => (change.devices !== s.devices || change.layout !== s.layout) && works(change));
-  if (group) found.push([`${inWords(RANGES.devices, group.devices)}${group.devices > 1 ? `, ${LAYOUTS[group.layout]}` : ""}`, group]);
+  const how = group && group.devices > 1 ? `, ${LAYOUTS[group.layout]}` : "";
+  if (group) found.push([inWords(RANGES.devices, group.devices) + how, group]);
   const precision = Object.keys(data.precisions).find((name) => name !== s.precision && works({ precision: name }));
   if (precision) found.push([`precision ${precision}`, { precision }]);
-  const device = [...data.accelerators].sort((a, b) => a.memory - b.memory).find(({ name }) => works({ accelerator: name }));
+  const bySize = [...data.accelerators].sort((a, b) => a.memory - b.memory);
+  const device = bySize.find(({ name }) => works({ accelerator: name }));
   if (device) found.push([device.label ?? device.name, { accelerator: device.name }]);
   if (s.target && works({ target: 1000 })) found.push(["latency target 1,000 ms", { target: 1000 }]);
   const { prompt, output, cached } = data.presets.chat; // where no single change does: a smaller case, and then one
-  for (const [words, change] of [["batch 1", { batch: 1 }], ["batch 1, a chat request", { batch: 1, prompt, output, cached }]]) {
+  const smaller = [["batch 1", { batch: 1 }], ["batch 1, a chat request", { batch: 1, prompt, output, cached }]];
+  for (const [words, change] of smaller) {
     if (found.length || !deep) break;
     if (works(change)) found.push([words, change]);
     for (const [and, more] of found.length ? [] : waysOut(data, view, { ...s, ...change }, false)) {
@@ -2151,7 +2179,8 @@ export function mount(host, data, name, start = {}, options = {}) {
   function draw() {
     const width = Math.round(Math.min(720, Math.max(300, now.clientWidth || 720)));
     now.innerHTML = (kept ? "<figcaption>this setting</figcaption>" : "") + view.svg(found, width);
-    if (kept) beside.innerHTML = `<figcaption>kept: ${escaped(kept.found.said)}</figcaption>${view.svg(kept.found, width)}`;
+    const before = kept && `<figcaption>kept: ${escaped(kept.found.said)}</figcaption>${view.svg(kept.found, width)}`;
+    if (kept) beside.innerHTML = before;
   }
 
   function reset() {
@@ -2184,8 +2213,8 @@ export function mount(host, data, name, start = {}, options = {}) {
   function asCsv() {
     const rows = [...settingsOf(view, s), ...(found?.numbers ?? [["not computed", sentence.textContent]])];
     const others = kept && new Map([...settingsOf(view, kept.s), ...kept.found.numbers]);
-    const head = kept ? ["", "this setting", "kept"] : ["", "this setting"];
-    return csvOf([head, ...rows.map(([label, value]) => (kept ? [label, value, others.get(label) ?? ""] : [label, value]))]);
+    const columns = ([label, value]) => (kept ? [label, value, others.get(label) ?? ""] : [label, value]);
+    return csvOf([kept ? ["", "this setting", "kept"] : ["", "this setting"], ...rows.map(columns)]);
   }
 
   function address() {
@@ -2221,7 +2250,8 @@ export function mount(host, data, name, start = {}, options = {}) {
     const range = RANGES[key];
     const slider = make("input", { type: "range", id: `${id}-${key}`, min: 0, max: 1, step: "any" });
     const most = typeof range.most === "function" ? null : range.most;
-    const field = make("input", { type: "number", min: range.least, max: most, step: "any", "aria-label": `${range.label}, ${range.unit}s` });
+    const words = `${range.label}, ${unitsOf(range)}`;
+    const field = make("input", { type: "number", min: range.least, max: most, step: "any", "aria-label": words });
     slider.addEventListener("input", () => set({ [key]: scaleOf(range, s).value(Number(slider.value)) }));
     slider.addEventListener("keydown", (event) => {
       const { least, most: end, held, next } = scaleOf(range, s);
@@ -2237,9 +2267,9 @@ export function mount(host, data, name, start = {}, options = {}) {
     const typed = () => {
       const { held, least, most: end } = scaleOf(range, s);
       const value = field.value.trim() === "" ? NaN : Number(field.value);
+      const outside = value < least || value > end;
       if (!Number.isFinite(value)) told.textContent = `${range.label} stays ${inFull(s[key])}: no number was typed.`;
-      else if (value < least || value > end) told.textContent = `${range.label} goes from ${inFull(least)} to ${inFull(end)}.`;
-      else told.textContent = "";
+      else told.textContent = outside ? `${range.label} goes from ${inFull(least)} to ${inFull(end)}.` : "";
       set({ [key]: Number.isFinite(value) ? held(value) : s[key] });
       field.value = s[key];
     };
@@ -2256,7 +2286,7 @@ export function mount(host, data, name, start = {}, options = {}) {
       if (field !== field.getRootNode().activeElement || Number(field.value) !== s[key]) field.value = s[key];
     };
     controls[key] = { follow };
-    const unit = make("span", { class: "unit" }, range.units ?? (range.unit.startsWith("ms") ? range.unit : `${range.unit}s`));
+    const unit = make("span", { class: "unit" }, unitsOf(range));
     return make("div", { class: "range" }, make("label", { for: slider.id }, range.label), slider, field, unit);
   }
 
@@ -2284,8 +2314,10 @@ export function mount(host, data, name, start = {}, options = {}) {
   const buttons = make("div", { class: "buttons" }, ...(player ? [player] : []), button("Reset", reset), compare,
     button("Copy numbers as CSV", () => copy(asCsv(), "Numbers")), button("Copy link", () => copy(address(), "Link")));
   const ranges = make("div", { class: "ranges" }, ...view.controls.map(rangeOf), rangeOf("devices"));
-  const root = make("section", { class: "lesson-explore", "aria-label": view.title, "data-lm-suppress-shortcuts": "true" },
-    make("p", { class: "title" }, view.title), presets, ranges, menus, sentence, legend, pictures, ways, buttons, told, table);
+  const title = make("p", { class: "title" }, view.title);
+  const more = { class: "lesson-explore", "aria-label": view.title, "data-lm-suppress-shortcuts": "true" };
+  const shown = [sentence, legend, pictures, ways, buttons, told, table];
+  const root = make("section", more, title, presets, ranges, menus, ...shown);
   host.replaceChildren(root);
   set({});
   const watcher = new ResizeObserver(() => {
