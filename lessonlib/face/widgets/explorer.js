@@ -42,7 +42,7 @@ export function fixed(x, places, comma = false) {
 export function general(x, digits, comma = false) {
   if (!Number.isFinite(x)) return repr(x);
   const [found, power] = significantDigits(x, digits);
-  const shorter = (text) => (text.includes(".") ? text.replace(/\.?0+$/, "") : text);
+  const shorter = (text) => (text.includes(".") ? text.replace(/\.?0*$/, "") : text);
   if (power >= -4 && power < digits) return shorter(fixed(x, digits - 1 - power, comma));
   return minus(x) + shorter(`${found[0]}.${found.slice(1)}`) + exponent(power);
 }
