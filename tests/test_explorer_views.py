@@ -1,4 +1,4 @@
-"""The numbers beneath each explorer are the library's, printed as it prints them, at its start and at other settings."""
+"""The numbers beneath each explorer are the library's, printed as it prints them, at its start and elsewhere."""
 
 import pytest
 from javascript import answers
