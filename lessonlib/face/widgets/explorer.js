@@ -1746,6 +1746,7 @@ const RANGES = {
   times: { label: "prefill faster", unit: "time", least: 1, most: 1000, quantum: 0.1 },
   dollars: { label: "a GPU-hour", unit: "dollar", least: 0.1, most: 20, quantum: 0.01 },
 };
+export const settingOf = (name, start = {}) => ({ ...DEFAULTS, ...VIEWS[name].start, ...start });
 const bound = (limit, s) => (typeof limit === "function" ? limit(s) : limit);
 
 // A scale from its least to its most value, as {share, value}: logarithmic, and from zero on log(1 + value).
@@ -1820,7 +1821,7 @@ function tableOf(now, kept) {
 // Picture and table of a setting as one string, for a page where nothing runs; `image`: where the picture is, once drawn.
 export function still(data, name, start = {}, image = "") {
   const view = VIEWS[name];
-  const found = view.compute(data, { ...DEFAULTS, ...view.start, ...start });
+  const found = view.compute(data, settingOf(name, start));
   const drawn = image ? `<img src="${image}" alt="${escaped(`${view.title}. ${found.said}`)}" style="max-width:100%">`
     : `<div class="drawn"><ul class="legend">${legendOf(found.legend)}</ul>${view.svg(found, 720)}</div>`;
   return `<p><strong>${escaped(view.title)}.</strong> ${escaped(found.said)}</p>${drawn}${tableOf(found.numbers)}`;
@@ -1877,7 +1878,7 @@ let panels = 0;
 export function mount(host, data, name, start = {}, options = {}) {
   const view = VIEWS[name];
   const id = `explore-${name}-${(panels += 1)}`;
-  const initial = { ...DEFAULTS, ...view.start, ...start };
+  const initial = settingOf(name, start);
   let s = { ...initial, ...fromAddress(name, initial) };
   let kept = null; // {s, found} of the setting that is shown beside
   let found = null;
@@ -1975,7 +1976,7 @@ export function mount(host, data, name, start = {}, options = {}) {
   }
 
   function address() {
-    const changed = settingsOf(view, s).filter(([key, value]) => value !== { ...DEFAULTS, ...view.start }[key]);
+    const changed = settingsOf(view, s).filter(([key, value]) => value !== settingOf(name)[key]);
     const page = globalThis.location?.href.split("#")[0] ?? "";
     return `${page}#explore-${name}?${new URLSearchParams(changed)}`;
   }
