@@ -86,7 +86,8 @@ def hint(key: str, number: int = 1) -> None:
     hints = find(key).hints
     if not is_number(number) or number != int(number) or not 1 <= number <= len(hints):
         few = f"There is one hint for {key!r}: hint({key!r})."
-        _say(few if len(hints) == 1 else f"There are {len(hints)} hints for {key!r}: hint({key!r}, 1) and on.")
+        many = f"There are {len(hints)} hints for {key!r}: hint({key!r}, 1) to hint({key!r}, {len(hints)})."
+        _say(few if len(hints) == 1 else many)
         return
     Progress.here().hinted(key, int(number))
     _say(f"Hint {int(number)} of {len(hints)}: {hints[int(number) - 1]}")

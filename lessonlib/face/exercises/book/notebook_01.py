@@ -164,7 +164,7 @@ def reasoning_decode(answer: Number) -> str:
 
     - The prefill emits token 1, so there are 12,799 steps. Each streams the weights.
     - Add up the spans by the closed form, and multiply by the cache of one token.
-    - Evaluate (12_799 * qwen_streamed + your_cache * (12_799 * 128 + 12_799 * 12_800 / 2)) / bandwidth
+    - Evaluate (12_799 * qwen_streamed + your_cache * (12_799 * 128 + 12_799 * 12_800 / 2)) / bandwidth.
     """
     qwen = replace(server(), model=load_model("qwen3-32b"))
     decode, step = request_cost(qwen, REASONING).decode, pass_cost(qwen, new=1).linear

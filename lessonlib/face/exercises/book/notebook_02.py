@@ -70,7 +70,7 @@ def prefill_in_steps(answer: Number) -> str:
 def gpu_share_of_chat(answer: Number) -> str:
     """32 chat requests (1,024 -> 128) start together. How many milliseconds of GPU time is one request's share?
 
-    - `.seconds` is the GPU clock for the whole batch, `.undisturbed` the request clock: own prefill, then the steps.
+    - In its cost .seconds is the GPU clock for the whole batch, and .undisturbed the request clock.
     - Take request_cost(server, medians["chat"], batch=32).seconds, and divide it by the batch.
     """
     ms, wait = 1e3 * cost_of(CHAT, 32).seconds, 1e3 * cost_of(CHAT, 32).undisturbed

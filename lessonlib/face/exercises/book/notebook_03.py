@@ -147,7 +147,7 @@ def steady_last_over_first(answer: Number) -> str:
     """31 neighbours are spread over their answers. By how many per cent is your last step longer than your first?
 
     - What grows from your first step to your last? One cache out of 32.
-    - step_parts(server, reasoning, position, 32).seconds, at position 1 and at position 12,799.
+    - Compare policy.step_parts(server, reasoning, position, 32).seconds at position 1 and at position 12,799.
     """
     (first, last), together, alone = _first_and_last(32), _first_and_last(32, together=True), _first_and_last(1)
     answer.value = 100 * (last / first - 1)
@@ -193,7 +193,7 @@ def twice_the_answer(answer: Number) -> str:
     """At batch 16, how many times as long does an answer of 25,600 tokens take as one of 12,800?
 
     - The weights' part doubles. The caches' part grows with the square of the length.
-    - request_cost(server, Request(128, 25_600), 16).seconds, over the same with 12_800.
+    - Divide request_cost(server, Request(128, 25_600), 16).seconds by the same with 12_800.
     """
     once, twice = cost_of(REASONING, 16), cost_of(TWICE, 16)
     answer.value = twice.seconds / once.seconds

@@ -133,7 +133,7 @@ def wall_before_roof(answer: Choice) -> str:
     answer.says(
         a="A batch twice as large halves each one's share of the weights. The caches are not shared, and at batch "
         f"{limit} they are {100 * share:.0f} % of a step.",
-        b=f"The weights cost each request less, its cache costs as much as before: at batch {limit} the caches are "
+        b=f"The weights cost each request less, but its cache costs as much as before: at batch {limit} the caches are "
         f"already {100 * share:.0f} % of a step.",
         c=f"The weights are shared by more requests, so something is saved, but only on their {100 * rest:.0f} % of a "
         "step.",
@@ -260,7 +260,7 @@ def goodput_past_capacity(answer: Choice) -> str:
         b=f"Nobody is taken out of turn, so nearly all are late: {good:.1f} a second are in time.",
         c=f"Only those are in time who came before the queue: {100 * share:.0f} % of all.",
     )
-    return f"{answer}: {good:.1f} a second. The server works as hard as ever, for requests that are late."
+    return f"{answer}. It is {good:.1f} a second: the server works as hard as ever, for requests that are late."
 
 
 @choice("c")
@@ -281,4 +281,4 @@ def expert_against_tensor(answer: Choice) -> str:
         b=f"It is more than that: {found}.",
         c=f"{found}: no cache is stored or read twice, so the batch is far larger.",
     )
-    return f"{answer}: {found}."
+    return f"{answer}. It is {found}."

@@ -100,7 +100,7 @@ def mixed_chat(answer: Choice) -> str:
     b: about 20 %
     c: about 55 %, nearly what it was
 
-    - At which batch do the linear layers of a mixed pass reach the roof? Before that, compute is to spare.
+    - At which batch do the linear layers of a mixed pass reach the roof? Below it, there is compute to spare.
     - A prompt token that rides along still has to be computed.
     """
     state, mixed = full("chat"), full("chat", mixed=True)
@@ -130,7 +130,7 @@ def short_prompt(answer: Number) -> str:
     answer.slip(rho, RHO_IS_NOT_IT)
     answer.slip(exact - 1, "Nearly: that is the number of steps. The prefill emits one more token.")
     return (
-        f"The prefill takes {1e3 * prefill:.3f} ms, and a step {1e3 * step:.3f} ms, as long. 5 to 95 is 1 to 19, and "
+        f"The prefill takes {1e3 * prefill:.3f} ms, and a step as long, {1e3 * step:.3f} ms. 5 to 95 is 1 to 19, and "
         "the "
         f"prefill emits the first token: {answer}. rho says {rho:.1f}."
     )
@@ -171,7 +171,7 @@ def prefix_on_disk(answer: Choice) -> str:
         b=f"Fetching takes {fetch:.1f} ms, and computing {again:.1f} ms.",
         c=f"A disk is slow, but a prefill takes its time, too: {fetch:.1f} ms against {again:.1f} ms.",
     )
-    return f"{answer}: {fetch:.1f} ms against {again:.1f} ms."
+    return f"{answer}. To fetch it takes {fetch:.1f} ms, and to compute it {again:.1f} ms."
 
 
 @number("decode GPUs")

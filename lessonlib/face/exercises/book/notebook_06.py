@@ -90,7 +90,8 @@ def lever_at_limit(answer: Choice) -> str:
     full = steady_state(server(), REASONING)
     prefill, weights, reads = (100 * share for share in full.shares.values())
     answer.says(
-        a=f"Prefill is {prefill:.3f} % of its GPU clock. A prefix cache makes the server {prefix:.4f} times as fast.",
+        a=f"Prefill is {prefill:.3f} % of its GPU clock. And with all of a prompt cached, its last "
+        f"token still needs a pass: {prefix:.4f} times as fast.",
         b=f"Decode waits for memory, not for FLOPs: the server is {peak:.4f} times as fast.",
         c=f"It is {int4:.2f} times as fast: weights are only {weights:.0f} % of the time, and the room they leave "
         "holds a "

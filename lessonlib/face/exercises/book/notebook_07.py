@@ -115,7 +115,7 @@ def prompt_tokens_a_second_on_a_cpu(answer: Number) -> str:
     answer.slip(
         prefill / step, "That is the time of the pass over that of the step. The pass has 512 tokens, the step has one."
     )
-    return f"{512 / prefill:.0f} prompt tokens a second against {1 / step:.1f} output tokens: {answer}."
+    return f"{512 / prefill:.0f} prompt tokens a second against {1 / step:.1f} output tokens: {answer} as many."
 
 
 @number("times")

@@ -75,7 +75,7 @@ def quiz_utilisation(answer: Choice) -> str:
         b=f"Half the peak would need a batch near half the ridge point. At batch 1, {share:.2f} % of it is used.",
         c=f"It is {share:.2f} %. Kernels run all the time, and their arithmetic units wait for memory.",
     )
-    return f"{answer}: {share:.2f} %."
+    return f"{answer}. It is {share:.2f} %."
 
 
 @predict("s", again="02")
@@ -111,7 +111,7 @@ def quiz_chat_alone(answer: Choice) -> str:
         b=f"The prompt takes as long as {steps:.1f} steps, and there are 127 steps: decode is {share:.1f} %.",
         c=f"It is {share:.1f} %, for the prompt takes as long as {steps:.1f} of the 127 steps.",
     )
-    return f"{answer}: {share:.1f} %."
+    return f"{answer}. It is {share:.1f} %."
 
 
 @predict("tokens", again="03")
@@ -178,11 +178,12 @@ def quiz_twice_the_batch(answer: Choice) -> str:
     rates = [steady_state(machine(), REASONING, batch).tokens_per_second for batch in (16, 32)]
     gain = rates[1] / rates[0]
     answer.says(
-        a=f"Only the reading of the weights is shared. Each new request brings a cache of its own: {gain:.2f} times.",
+        a=f"Only the reading of the weights is shared. Each new request brings a cache of its own, so it is {gain:.2f} "
+        "times.",
         b=f"It is {gain:.2f} times. More requests share the weights, and none shares a cache.",
         c=f"Reading the weights is still a part of the step, and that part is shared: it is {gain:.2f} times.",
     )
-    return f"{answer}: {gain:.2f} times."
+    return f"{answer}. It is {gain:.2f} times."
 
 
 @predict("times", again="04")
@@ -195,7 +196,7 @@ def quiz_experts_read(answer: Number) -> str:
     """
     one, many = (pass_cost(machine("mixtral-8x7b"), 1, batch=batch).linear.bytes for batch in (1, 8))
     answer.value = many / one
-    answer.slip(8, "That would be right if no two tokens shared an expert, or attention and head.")
+    answer.slip(8, "That would be right if tokens shared no expert, and neither attention nor head.")
     answer.slip(1, "That would be right for a dense model. Here each token chooses experts of its own.")
     return (
         f"It reads {one / 1e9:.1f} GB at batch 1 and {many / 1e9:.1f} GB at batch 8: {answer} as many. Nearly all of "
@@ -223,9 +224,9 @@ def quiz_free_prefill(answer: Choice) -> str:
         a=f"One request alone would save so little, {single:.1f} %. With {full(mean).batch} under way it is "
         f"{share:.0f} %.",
         b=f"It is {share:.0f} %, with {full(mean).batch} under way. Alone it would be {single:.1f} %.",
-        c=f"That is prefill's share of the FLOPs, {flops:.0f} %. Reading caches takes time, too: {share:.0f} %.",
+        c=f"That is prefill's share of the FLOPs, {flops:.0f} %. Of the time it is {share:.0f} %.",
     )
-    return f"{answer}: {share:.0f} %."
+    return f"{answer}. It is {share:.0f} %."
 
 
 @choice("b", again="06")
@@ -245,7 +246,7 @@ def quiz_which_lever(answer: Choice) -> str:
         c=f"Only prefill is compute bound, and it hardly counts: {peak:.4f} times as fast. An fp8 cache gives "
         f"{fp8:.2f}.",
     )
-    return f"{answer}: {fp8:.2f} times, against {int4:.2f} and {peak:.4f}."
+    return f"{answer}. It makes it {fp8:.2f} times as fast, against {int4:.2f} and {peak:.4f} times."
 
 
 @choice("b", again="08")
@@ -269,4 +270,4 @@ def quiz_what_to_plan_with(answer: Choice) -> str:
         "range.",
         c=f"The slow end of the typical range is {low:.1f} times, and its middle {middle:.1f} times.",
     )
-    return f"{answer}: {middle:.2f} times, in a range from {high:.2f} to {low:.2f}."
+    return f"{answer}. It is {middle:.2f} times, in a range from {high:.2f} to {low:.2f}."

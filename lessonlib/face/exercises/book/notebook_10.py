@@ -39,7 +39,8 @@ def sample_concurrency(answer: Number) -> str:
     """How many of the sample's requests does memory hold at a time, on average?
 
     - Divide the memory that the weights leave free by the bytes that a request holds on average over time.
-    - Weight each request by its output tokens: for so many steps it holds its prompt and, on average, half its answer.
+    - Weight each request by its output tokens: for that many steps it holds its prompt and, on average, half its
+      answer.
     """
     free, each = server().memory_free, server().cache_bytes_per_token
     mean = float(sample().prompt.mean() + sample().output.mean() / 2)
