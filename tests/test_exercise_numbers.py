@@ -43,7 +43,7 @@ INPUTS = {
     "twice-the-answer": {"25,600"},
     "level-then-apart": {"32,768"},
     "free-prefill": {"600", "3,000"},
-    "goodput-past-capacity": {"15"},
+    "goodput-past-capacity": {"15", "8,000"},
     "half-the-thought": {"6,400"},
     "speculation-experts": {"0.7"},
     "short-prompt": {"19"},  # 19 to 1 is 5 %

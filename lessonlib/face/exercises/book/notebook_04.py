@@ -244,8 +244,8 @@ def how_long_you_watch(answer: Choice) -> str:
 
 @choice("c")
 def goodput_past_capacity(answer: Choice) -> str:
-    """Of these four requests a second, how many are answered in time, with the first token within 1 s and then 15 ms a
-    token?
+    """8,000 requests come, four a second. How many a second are answered in time, with the first token within 1 s and
+    then 15 ms a token?
 
     a: three a second
     b: one or two a second
