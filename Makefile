@@ -24,7 +24,7 @@ ENGINE_NEEDS = tests/with_engine/requirements.txt
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL = help
-.PHONY: help lab fresh test test-slow test-torch test-engine test-wheel test-browser engine engine-clean oracle counts size env check nbval notebooks bench bench-browser clean
+.PHONY: help lab fresh test test-slow test-torch test-engine test-wheel test-browser engine engine-clean oracle counts sources size env check nbval notebooks bench bench-browser clean
 
 help: ## list the targets
 	@echo "make lab   opens the notebooks;   make test   runs every test.   All targets:"
@@ -129,6 +129,9 @@ notebooks: env ## execute all notebooks in fresh kernels and store their outputs
 
 counts: env ## write the numbers of README, CHANGELOG and other pages that count what is there (ARGS=--check to compare)
 	$(RUN) tools/counts.py $(ARGS)
+
+sources: env ## write docs/sources.md, where every number was read (ARGS=--check to compare)
+	$(RUN) tools/sources.py $(ARGS)
 
 size: env ## print the lines of the library by room, its largest file and what is over a cap
 	$(RUN) tools/size.py

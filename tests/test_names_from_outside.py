@@ -35,7 +35,7 @@ from lessonlib.face.widgets.choosers import choose_model, choose_traffic, in_wor
 from lessonlib.face.widgets.explorer import framed, svg, table
 from lessonlib.facts.catalogue import load_accelerator, load_model, source_of
 from lessonlib.facts.config_file import read_config
-from lessonlib.facts.own_model import own_model
+from lessonlib.facts.own_config import own_model
 from lessonlib.facts.own_traffic import OwnTraffic, read_traffic
 from lessonlib.facts.workloads import load_workload
 from lessonlib.measured.efficiency import typical_efficiency
