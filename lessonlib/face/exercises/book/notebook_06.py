@@ -143,21 +143,21 @@ def w8a8_chat(answer: Number) -> str:
 @choice("a")
 def tokens_with_a_tool(answer: Choice) -> str:
     """At high effort gpt-oss-120b takes 21,070 output tokens for a question of AIME 2025, on average. How many does it
-    take where it may use Python?
+    take when it may use Python?
 
     a: about 14,000
     b: about 21,000
     c: about 28,000
 
-    - What does a thought spend its tokens on, in mathematics?
+    - On what does a thought about mathematics spend its tokens?
     """
     plain, tool = (f"{tokens:,}" for tokens in thought_lengths())
     answer.says(
-        a=f"A sum that Python does need not be thought: {tool} tokens instead of {plain}.",
-        b=f"Calls cost tokens, but the sums that Python does cost none: {tool}.",
-        c=f"Calls are short, and sums done by hand are long: {tool}.",
+        a=f"A sum that Python does need not be thought: it takes {tool} tokens instead of {plain}.",
+        b=f"Calls cost tokens, but the sums that Python does cost none: it takes {tool}.",
+        c=f"Calls are short, and sums worked out in words are long: it takes {tool}.",
     )
-    return f"{answer}: {tool} instead of {plain}, and more of the answers are right."
+    return f"{answer}. It takes {tool} instead of {plain}, and more of its answers are right."
 
 
 @predict("times")
@@ -226,21 +226,21 @@ def speculation_experts(answer: Number) -> str:
 
 @predict("times")
 def mtp_alone(answer: Number) -> str:
-    """A reasoning request alone on DeepSeek-R1, in nvfp4 on eight B200s, at the floor: a round of three MTP drafts
-    yields 2.44 tokens, as published. How many times faster is it?
+    """A reasoning request runs alone on DeepSeek-R1, in nvfp4 on eight B200s, at the floor. A round of three MTP drafts
+    yields 2.44 tokens, as published. How many times as fast is it as without drafts?
 
-    - Its head is a layer with experts, and it runs three times a round.
+    - The head is a layer with experts, and it runs three times a round.
     - The model verifies four tokens in a pass. Each chooses experts of its own.
     """
     machine = r1_on_b200()
     one, four = (pass_cost(machine, new=n, logits=n).linear.bytes for n in (1, 4))
     tokens = YIELDS["MTP"]
     answer.value = usual_levers(machine, REASONING)[MTP].speedup(machine, REASONING)
-    answer.slip(tokens, "These are the tokens of a round. Verifying four tokens reads more than a step does.")
-    answer.slip(4, "You took every draft for accepted, and all of them for free.")
+    answer.slip(tokens, "That is the tokens of a round. To verify four tokens reads more than a step does.")
+    answer.slip(4, "You counted every draft as accepted, and all of them as free.")
     return (
-        f"A round yields {tokens} tokens. But verifying reads {four / one:.2f} times the weights of a step, and the "
-        f"head is read three times: {answer}."
+        f"A round yields {tokens} tokens. But to verify them reads {four / one:.2f} times the weights of a step, and "
+        f"the head is read three times: {answer} as fast."
     )
 
 
