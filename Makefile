@@ -27,7 +27,7 @@ N ?= 5
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL = help
-.PHONY: help lab fresh test test-slow test-torch test-engine test-hub test-wheel test-browser engine engine-clean hub oracle counts size env check nbval notebooks bench bench-browser clean
+.PHONY: help lab fresh test test-slow test-torch test-engine test-hub test-wheel test-browser engine engine-clean hub oracle counts sources size env check nbval notebooks bench bench-browser stills clean
 
 help: ## list the targets
 	@echo "make lab   opens the notebooks;   make test   runs every test.   All targets:"
@@ -107,8 +107,11 @@ test-wheel: env ## build the wheel, install it into an environment of its own, a
 test-browser: env .venv/browser.txt ## open, run and use every notebook in JupyterLab in a real browser (Chromium, Chrome)
 	$(RUN) -m pytest --confcutdir=tests/browser tests/browser $(ARGS)
 
-bench-browser: env .venv/browser.txt ## measure in a browser the time from a slider's key to the picture; last line JSON
+bench-browser: env .venv/browser.txt ## measure in a browser the time from an explorer's key to the picture; last line JSON
 	$(RUN) tests/browser/bench.py
+
+stills: env .venv/browser.txt ## draw what the explorers show where nothing runs, in Chromium (ARGS=--check to compare)
+	$(RUN) tools/stills.py $(ARGS)
 
 # What drives a browser, into the same environment; the browser itself is the machine's. Gone with .venv, then made again.
 .venv/browser.txt: pyproject.toml constraints.txt | env
@@ -141,6 +144,9 @@ notebooks: env ## execute all notebooks in fresh kernels and store their outputs
 
 counts: env ## write the numbers of README, CHANGELOG and other pages that count what is there (ARGS=--check to compare)
 	$(RUN) tools/counts.py $(ARGS)
+
+sources: env ## write docs/sources.md, where every number was read (ARGS=--check to compare)
+	$(RUN) tools/sources.py $(ARGS)
 
 size: env ## print the lines of the library by room, its largest file and what is over a cap
 	$(RUN) tools/size.py

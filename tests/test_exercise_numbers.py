@@ -16,7 +16,7 @@ from lessonlib import pass_cost, request_cost
 from lessonlib.face.exercises.asking import all_exercises
 from lessonlib.face.exercises.book.common import REASONING, cost_of, server
 from lessonlib.face.exercises.book.notebook_01 import PUBLISHED_OUTPUT
-from lessonlib.face.exercises.book.notebook_06 import rollout_seconds
+from lessonlib.face.exercises.book.notebook_06 import rollout_seconds, thought_lengths
 from lessonlib.facts.catalogue import load_accelerator, load_model
 from lessonlib.facts.measurements import load_measurements
 from lessonlib.facts.workloads import load_lengths, load_workload
@@ -201,6 +201,11 @@ HELD = {
         "131,072 bytes": lambda: f"{per_token()} bytes",
         "989 TFLOP/s": lambda: f"{server().peak / 1e12:.0f} TFLOP/s",
     },
+    "tokens-with-a-tool": {
+        "takes 21,070 output tokens": lambda: f"takes {thought_lengths()[0]:,} output tokens",
+        "about 14,000": lambda: f"about {round(thought_lengths()[1], -3):,}",
+    },
+    "mtp-alone": {"yields 2.44 tokens": lambda: f"yields {YIELDS['MTP']} tokens"},
     "eagle-alone": {
         "yields 3.14 tokens": lambda: f"yields {YIELDS['EAGLE-3']} tokens",
         "3.14 tokens read the weights 3.14 times": lambda: (

@@ -1,11 +1,14 @@
 """The exercises of notebook 06_which_lever."""
 
+from functools import cache
 from typing import Any
 
 from lessonlib.face.exercises.book.common import FP8_CACHE, INT4, REASONING, cost_of, mixture, server
 from lessonlib.face.exercises.exercises import Choice, Number, choice, number, predict
+from lessonlib.facts.catalogue import load_accelerator, load_model
 from lessonlib.facts.tables import load_table
 from lessonlib.facts.workloads import load_workload
+from lessonlib.model.precision import Precision
 from lessonlib.policy.full_server import memory_batch, steady_state
 from lessonlib.policy.levers import faster_peak, more_bandwidth, prefix_cache, quantised, shorter_answer
 from lessonlib.policy.ranking import YIELDS, usual_levers
@@ -16,7 +19,7 @@ from lessonlib.time.roofline import pass_cost
 SLOW_STEPS = 2e-3  # seconds of overhead that a pass has in one exercise
 SPECULATION = Speculation(draft_tokens=4, acceptance=0.7, draft="free")
 W8A8 = quantised(blocks="fp8", experts="fp8")
-EAGLE = "EAGLE-3 drafts, 3.14 tokens a round"
+EAGLE, MTP = "EAGLE-3 drafts, 3.14 tokens a round", "MTP drafts, 2.44 tokens a round"
 
 
 def _with_overhead(bandwidth: float) -> float:
@@ -30,6 +33,18 @@ def rollout_seconds() -> tuple[float, float]:
     """Seconds of the mean and of the longest answer of one published batch of rollouts."""
     rows = {row["metric"]: row["value"] for row in load_table("rl_rollouts") if row["source"] == "verl issue 7412"}
     return rows["time of a request, mean"], rows["time of a request, largest"]
+
+
+def thought_lengths() -> tuple[int, int]:
+    """Output tokens of gpt-oss-120b for a question of AIME 2025, without a tool and with one, as published."""
+    rows = {row["effort_or_budget"]: row for row in load_table("reasoning_lengths") if row["benchmark"] == "AIME 2025"}
+    return tuple(rows[how]["output_tokens_mean"] for how in ("high, no tool", "high, with Python tool"))
+
+
+@cache
+def r1_on_b200() -> Deployment:
+    """DeepSeek-R1 in nvfp4 on one node of eight B200s, tensor parallel."""
+    return Deployment(load_model("deepseek-r1"), load_accelerator("b200"), Precision("nvfp4"), devices=8)
 
 
 @number("times")
@@ -119,6 +134,26 @@ def w8a8_chat(answer: Number) -> str:
     )
 
 
+@choice("a")
+def tokens_with_a_tool(answer: Choice) -> str:
+    """At high effort gpt-oss-120b takes 21,070 output tokens for a question of AIME 2025, on average. How many does it
+    take where it may use Python?
+
+    a: about 14,000
+    b: about 21,000
+    c: about 28,000
+
+    - What does a thought spend its tokens on, in mathematics?
+    """
+    plain, tool = (f"{tokens:,}" for tokens in thought_lengths())
+    answer.says(
+        a=f"A sum that Python does need not be thought: {tool} tokens instead of {plain}.",
+        b=f"Calls cost tokens, but the sums that Python does cost none: {tool}.",
+        c=f"Calls are short, and sums done by hand are long: {tool}.",
+    )
+    return f"{answer}: {tool} instead of {plain}, and more of the answers are right."
+
+
 @predict("times")
 def half_the_thought(answer: Number) -> str:
     """A full reasoning server is told to think half as long: 6,400 output tokens instead of 12,800. How many times as
@@ -178,6 +213,26 @@ def speculation_experts(answer: Number) -> str:
     return (
         f"A round yields {tokens:.2f} tokens. Its pass reads {five / 1e9:.2f} GB, a step {one / 1e9:.2f} GB: {answer}. "
         "It is slower."
+    )
+
+
+@predict("times")
+def mtp_alone(answer: Number) -> str:
+    """A reasoning request alone on DeepSeek-R1, in nvfp4 on eight B200s, at the floor: a round of three MTP drafts
+    yields 2.44 tokens, as published. How many times faster is it?
+
+    - Its head is a layer with experts, and it runs three times a round.
+    - The model verifies four tokens in a pass. Each chooses experts of its own.
+    """
+    machine = r1_on_b200()
+    one, four = (pass_cost(machine, new=n, logits=n).linear.bytes for n in (1, 4))
+    tokens = YIELDS["MTP"]
+    answer.value = usual_levers(machine, REASONING)[MTP].speedup(machine, REASONING)
+    answer.slip(tokens, "These are the tokens of a round. Verifying four tokens reads more than a step does.")
+    answer.slip(4, "You took every draft for accepted, and all of them for free.")
+    return (
+        f"A round yields {tokens} tokens. But verifying reads {four / one:.2f} times the weights of a step, and the "
+        f"head is read three times: {answer}."
     )
 
 
