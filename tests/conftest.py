@@ -7,8 +7,8 @@ from nbformat import v4
 import notebooks
 
 # Those need PyTorch (make test-torch) and a browser (make test-browser), which are no dependencies, or install a wheel
-# (make test-wheel), which takes half a minute.
-collect_ignore = ["with_torch", "browser", "with_wheel", "with_engine"]
+# (make test-wheel), which takes half a minute, or need root and a hub (make test-hub).
+collect_ignore = ["with_torch", "browser", "with_wheel", "with_engine", "with_hub"]
 
 # The same examples on every machine and in every run, and no clock: a slow machine is no failure.
 settings.register_profile("lessonlib", deadline=None, derandomize=True)
