@@ -6,9 +6,9 @@ from nbformat import v4
 
 import notebooks
 
-# Those need PyTorch (make test-torch) and a browser (make test-browser), which are no dependencies, or install a wheel
-# (make test-wheel), which takes half a minute.
-collect_ignore = ["with_torch", "browser", "with_wheel", "with_engine"]
+# Those need PyTorch (make test-torch), a browser (make test-browser) and Sphinx (make test-book), which are no
+# dependencies, or install a wheel (make test-wheel), which takes half a minute.
+collect_ignore = ["with_torch", "browser", "with_wheel", "with_engine", "with_book"]
 
 # The same examples on every machine and in every run, and no clock: a slow machine is no failure.
 settings.register_profile("lessonlib", deadline=None, derandomize=True)
