@@ -31,17 +31,40 @@ class ChapterError(Exception):
 
 
 @dataclass
+class Pictures:
+    """The pictures of a page, as files beside it: name to bytes. `up`: the way from the page to the book's root."""
+
+    page: str
+    up: str
+    files: dict[str, bytes] = field(default_factory=dict)
+
+    def apart(self, html: str) -> str:
+        """The HTML with each picture as a file, of a size that is said, so that nothing moves when it comes."""
+        return PICTURE.sub(lambda found: self._file(base64.b64decode(found[1])), html)
+
+    def as_files(self) -> Iterator[tuple[str, bytes]]:
+        """(name in the book, bytes) of each."""
+        yield from ((f"_static/figures/{name}", png) for name, png in self.files.items())
+
+    def _file(self, png: bytes) -> str:
+        width, height = struct.unpack(">II", png[16:24])
+        name = f"{self.page}-{len(self.files) + 1:02}.png"
+        self.files[name] = png
+        return f'src="{self.up}_static/figures/{name}" width="{width}" height="{height}" decoding="async"'
+
+
+@dataclass
 class Chapter:
-    """A notebook made ready for the book, with the pictures that it needs: file name to bytes."""
+    """A notebook made ready for the book, with the pictures that it needs."""
 
     name: str
     notebook: NotebookNode
-    pictures: dict[str, bytes] = field(default_factory=dict)
+    pictures: Pictures
 
 
 def chapter(name: str, notebook: NotebookNode) -> Chapter:
     """The notebook `name` (its file's, without .ipynb) as a chapter. The notebook given stays as it is."""
-    made = Chapter(name, NotebookNode(notebook.copy()))
+    made = Chapter(name, NotebookNode(notebook.copy()), Pictures(name, "../"))
     made.notebook.metadata = NotebookNode(kernelspec=notebook.metadata.get("kernelspec", {}))
     made.notebook.cells = list(_cells(notebook, made))
     return made
@@ -84,7 +107,7 @@ def _outputs(cell: NotebookNode, made: Chapter) -> Iterator[NotebookNode]:
         if form == "text/markdown" and text.startswith("**Question.**"):
             yield _html(question_html(_key(text, cell, made)))
         elif form == "text/html":
-            yield _html(PICTURE.sub(lambda found: _picture(found[1], made), THEMES.sub("", text)))
+            yield _html(made.pictures.apart(THEMES.sub("", text)))
         else:
             yield NotebookNode(output_type="display_data", data=NotebookNode({form: text}), metadata=NotebookNode())
 
@@ -95,15 +118,6 @@ def _key(text: str, cell: NotebookNode, made: Chapter) -> str:
     if len(keys) != 1 or f'ask("{keys[0]}")' not in cell.source:
         raise ChapterError(f"{made.name}: it is not plain which exercise this asks: {text!r}.")
     return keys[0]
-
-
-def _picture(encoded: str, made: Chapter) -> str:
-    """The attributes of a picture that is a file of its own: its address, and its size, so that nothing moves later."""
-    png = base64.b64decode(encoded)
-    width, height = struct.unpack(">II", png[16:24])
-    name = f"{made.name}-{len(made.pictures) + 1:02}.png"
-    made.pictures[name] = png
-    return f'src="../_static/figures/{name}" width="{width}" height="{height}" decoding="async"'
 
 
 def _text(output: NotebookNode) -> str:

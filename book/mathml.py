@@ -6,8 +6,11 @@ from typing import Any
 from docutils import nodes
 from docutils.utils.math.latex2mathml import tex2mathml
 
-SIZES = re.compile(r"\\[Bb]ig+[lr]?(?![a-z])")  # the size of a bracket: in MathML it grows by itself
-
+# The size of a bracket, which in MathML grows by itself.
+SIZES = (
+    (re.compile(r"\\[Bb]ig+l?(?=[(\[])"), r"\\left"),
+    (re.compile(r"\\[Bb]ig+r?(?=[)\]])"), r"\\right"),
+)
 NAMES = re.compile(r"_\{([a-zA-Z]{2,})\}")  # a word below a letter is one name, not a product of letters
 
 
@@ -17,8 +20,10 @@ class FormulaError(Exception):
 
 def mathml(formula: str, block: bool) -> str:
     """A formula of TeX as an element of MathML."""
+    for size, grows in SIZES:
+        formula = size.sub(grows, formula)
     try:
-        return tex2mathml(NAMES.sub(r"_{\\text{\1}}", SIZES.sub("", formula)), as_block=block)
+        return tex2mathml(NAMES.sub(r"_{\\text{\1}}", formula), as_block=block)
     except Exception as error:  # docutils raises several kinds
         raise FormulaError(f"The formula {formula!r} cannot be shown: {error}") from error
 

@@ -27,7 +27,6 @@ PAGES = ("docs/glossary.md", "docs/instructors.md", "docs/own_layout.md", "docs/
 SOURCES = "docs/sources.md"
 LINK = re.compile(r"\[([^\]]+)\]\(([^()\s:]+)\)")
 CHAPTER_ROW = re.compile(r"^\| \[(\d\d) (.+?)\]\(notebooks/(\w+)\.ipynb\) \| (\d+) \| (.+?) \|$", re.MULTILINE)
-PICTURE = re.compile(r"!\[([^\]]+)\]\(docs/plane\.png\)")
 
 # What the theme brings and no page loads.
 NOT_NEEDED = (
@@ -94,14 +93,6 @@ def chapter_table(folder: str) -> str:
     return '<ol class="lesson-chapters" start="0">\n' + "\n".join(lines) + "\n</ol>"
 
 
-def plane() -> str:
-    """The plane of all requests, as the README shows it."""
-    found = PICTURE.search((ROOT / "README.md").read_text("utf-8"))
-    if not found:
-        raise BookError("README.md: the picture docs/plane.png with its words is not there; put it back.")
-    return f"![{found[1]}](docs/plane.png){{.lesson-figure}}"
-
-
 def sources_page() -> str:
     """The page of sources: docs/sources.md, or the table of data/references.csv where that is not written."""
     if (ROOT / SOURCES).exists():
@@ -121,13 +112,18 @@ def pages() -> Iterator[tuple[str, str | bytes]]:
     """(name, content) of all that Sphinx reads, and of the files that pages load."""
     import nbformat
 
-    from chapters import chapter
+    from chapters import Pictures, chapter
     from docstrings import pages as reference
+    from lessonlib.face.widgets.explorer import still_html
     from scripts import WIDGETS, classic_script, data_script
     from terms import with_anchors
 
-    index = (BOOK / "index.md").read_text("utf-8")
-    yield "index.md", index.replace("<!-- chapters -->", chapter_table("notebooks/")).replace("<!-- plane -->", plane())
+    index, pictures = (BOOK / "index.md").read_text("utf-8"), Pictures("index", "")
+    parts = {"chapters": chapter_table("notebooks/"), "plane": pictures.apart(still_html("plane", {}))}
+    for name, part in parts.items():
+        index = index.replace(f"<!-- {name} -->", part)
+    yield "index.md", index
+    yield from pictures.as_files()
     yield "more.md", (BOOK / "more.md").read_text("utf-8")
     tree = "\n".join(path.stem for path in notebook_paths())
     hidden = f"\n\n```{{toctree}}\n:hidden:\n{tree}\n```\n"
@@ -138,12 +134,11 @@ def pages() -> Iterator[tuple[str, str | bytes]]:
             if cell.cell_type == "markdown":
                 cell.source = relinked(cell.source, f"notebooks/{path.name}")
         yield f"notebooks/{path.name}", nbformat.writes(made.notebook)
-        yield from ((f"_static/figures/{name}", png) for name, png in made.pictures.items())
+        yield from made.pictures.as_files()
     for page in PAGES:
         text = relinked((ROOT / page).read_text("utf-8"), page)
         yield page, with_anchors(text) if page == "docs/glossary.md" else text
     yield SOURCES, sources_page()
-    yield "docs/plane.png", (ROOT / "docs" / "plane.png").read_bytes()
     yield from ((f"data/{path.name}", path.read_bytes()) for path in (ROOT / "data").glob("*.csv"))
     yield from ((f"api/{name}.rst", text) for name, text in reference().items())
     yield "_static/lesson.js", classic_script()

@@ -155,6 +155,7 @@
     host.replaceChildren();
     try {
       lesson.mount(host, data, host.dataset.view, JSON.parse(host.dataset.start));
+      if (host.nextElementSibling?.matches(".lesson-explorer-note")) host.nextElementSibling.remove(); // it is live
     } catch (error) {
       host.replaceChildren(...still);
       console.error(error);
