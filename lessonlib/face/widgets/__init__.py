@@ -11,4 +11,5 @@ from lessonlib.face.widgets.explorers import (
     prefill_numbers,
     price_numbers,
 )
+from lessonlib.face.widgets.report_form import report_form
 from lessonlib.face.widgets.request_explorer import explore_request, numbers
