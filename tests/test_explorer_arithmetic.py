@@ -1,4 +1,4 @@
-"""explorer.js computes as the library does: every number to 1e-12, every refusal to its words, numbers printed alike."""
+"""explorer.js computes as the library does: every number to 1e-12, refusals to the word, numbers printed alike."""
 
 import json
 import math
@@ -6,7 +6,8 @@ from collections import Counter
 from random import Random
 
 import pytest
-from explorer_cases import answer, cases, counts_for, data, differences, is_refused
+from explorer_cases import answer, cases, counts_for, data, is_refused
+from explorer_compare import differences
 from explorer_models import own_accelerators, own_models
 from explorer_traffic import served, traffics
 from helpers import assembled

@@ -1466,7 +1466,7 @@ VIEWS.timeline = {
     const words = (seconds) => (seconds === Infinity ? "not within this time" : formatSeconds(seconds, 3));
     const elapsed = run.end - run.start;
     const prompt = firsts.filter(([, wait]) => wait <= 1).length / arrivals.length;
-    const later = (times) => (2 * r.output * times.filter((at) => at >= watched / 2).length) / watched; // once it is warm
+    const later = (times) => (2 * r.output * times.filter((at) => at >= watched / 2).length) / watched; // once warm
     const [offered, served] = [later(arrivals), later(run.finish)];
     return {
       time, running, waiting, firsts, watched, most,
@@ -1728,7 +1728,7 @@ function tableOf(now, kept) {
   return `<table>${head}<tbody>${rows.join("")}</tbody></table>`;
 }
 
-// Picture and table of a setting as one string, for a page where nothing runs; `image`: where the picture is, once drawn.
+// Picture and table of a setting as one string, for a page where nothing runs; `image`: where the picture is, drawn.
 export function still(data, name, start = {}, image = "") {
   const view = VIEWS[name];
   const found = view.compute(data, settingOf(name, start));
