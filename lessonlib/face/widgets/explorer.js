@@ -662,7 +662,10 @@ export function atLatency(deployment, request, tpot = 0.03, mixed = false) {
 
 // ---- Estimates, in one line each
 
-const passOf = (deployment, batch) => new Phase(deployment, [equalPasses(deployment.sizes, 1, 0, batch, 1)]);
+function passOf(deployment, batch) {
+  if (batch > MOST_TOKENS) throw wrong("pass_cost", "batch", BigInt(batch), BATCH.expected);
+  return new Phase(deployment, [equalPasses(deployment.sizes, 1, 0, batch, 1)]);
+}
 // Tokens in one pass at which the linear layers turn from memory bound to compute bound.
 export const ridgeTokens = ({ peaks, bandwidth, precision }) =>
   ((peaks.blocks / bandwidth) * precision.bytesOf("blocks")) / 2;
