@@ -686,7 +686,7 @@ values = st.recursive(
 SOME_KEYS = sorted({key for config in ALL_CONFIGS for key in config})
 
 
-@settings(max_examples=500)
+@settings(max_examples=300)
 @given(data=st.data())
 def test_no_value_raises_anything_but_our_errors(data):
     config = dict(data.draw(st.sampled_from(ALL_CONFIGS)))
