@@ -24,7 +24,7 @@ ENGINE_NEEDS = tests/with_engine/requirements.txt
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL = help
-.PHONY: help lab fresh test test-slow test-torch test-engine test-wheel test-browser engine engine-clean oracle counts sources size env check nbval notebooks bench bench-browser clean
+.PHONY: help lab fresh test test-slow test-torch test-engine test-wheel test-browser engine engine-clean oracle counts sources size env check nbval notebooks bench bench-browser stills clean
 
 help: ## list the targets
 	@echo "make lab   opens the notebooks;   make test   runs every test.   All targets:"
@@ -95,8 +95,11 @@ test-wheel: env ## build the wheel, install it into an environment of its own, a
 test-browser: env .venv/browser.txt ## open, run and use every notebook in JupyterLab in a real browser (Chromium, Chrome)
 	$(RUN) -m pytest --confcutdir=tests/browser tests/browser $(ARGS)
 
-bench-browser: env .venv/browser.txt ## measure in a browser the time from a slider's key to the picture; last line JSON
+bench-browser: env .venv/browser.txt ## measure in a browser the time from an explorer's key to the picture; last line JSON
 	$(RUN) tests/browser/bench.py
+
+stills: env .venv/browser.txt ## draw what the explorers show where nothing runs, in Chromium (ARGS=--check to compare)
+	$(RUN) tools/stills.py $(ARGS)
 
 # What drives a browser, into the same environment; the browser itself is the machine's. Gone with .venv, then made again.
 .venv/browser.txt: pyproject.toml constraints.txt | env

@@ -1,126 +1,111 @@
-"""The explorers of 03, 04, 05 and 08: what they show is what the library computes, errors are said, reset goes back."""
+"""The explorers as Python makes them: what they carry into a page, what a page without a kernel shows, what is refused.
 
+What happens in the page is held in tests/browser/test_explorers.py.
+"""
+
+import json
 import re
-from html import unescape
+from dataclasses import replace
 
 import pytest
+from helpers import refuses
 
-from lessonlib.base.units import format_percent, format_seconds
-from lessonlib.face.widgets.explorer import deployed
-from lessonlib.face.widgets.explorers import (
-    Axis,
-    Curve,
-    batch_view,
-    chart,
-    explore_batch,
-    explore_growth,
-    explore_prefill,
-    explore_price,
-    growth_view,
-    prefill_view,
-    price_view,
-)
-from lessonlib.policy.batching import output_token_in_prompt_tokens
-from lessonlib.policy.cache import step_parts
-from lessonlib.policy.full_server import memory_batch, steady_state
-from lessonlib.request.cost import request_cost
-from lessonlib.request.request import Request
+from lessonlib.base.errors import LessonError
+from lessonlib.base.text import one_line
+from lessonlib.face.exercises.asking import STILL
+from lessonlib.face.widgets import explorer as made
+from lessonlib.face.widgets.asking import WIDGET_VIEW
+from lessonlib.face.widgets.explorer import HERE, Explorer, Still
+from lessonlib.facts.catalogue import load_accelerator, load_model
+from lessonlib.time.deployment import Efficiency
 
-ALL = [explore_growth, explore_batch, explore_prefill, explore_price]
-SERVER = deployed("llama-3.1-8b", "h100-sxm")
+VIEWS = ("request", "plane", "growth", "kinds", "batch", "timeline", "prefill", "levers", "price")
+EXPLORERS = {view: getattr(made, f"explore_{view}") for view in VIEWS}
+SCRIPT = (HERE / "explorer.js").read_text(encoding="utf-8")
 
 
-def rows_of(html):
-    """The numbers beneath the picture, by name."""
-    cells = re.findall(r"<th[^>]*>(.*?)</th><td[^>]*><b>(.*?)</b>", html)
-    plain = [[unescape(re.sub(r"</?span[^>]*>", "", cell)) for cell in row] for row in cells]  # a dollar stands in one
-    return dict(plain)
+@pytest.fixture(params=VIEWS)
+def view(request):
+    return request.param
 
 
-def test_growth_shows_the_lessons_steps():
-    rows = rows_of(growth_view("llama-3.1-8b", 128, 12_800, 32))
-    steady, together = (
-        step_parts(SERVER, Request(128, 12_800), [1, 12_799], 32, together=t).seconds for t in (False, True)
-    )
-    assert rows["first step, steady"] == format_seconds(steady[0])
-    assert rows["last step, together"] == format_seconds(together[1]) == "20.67 ms"
-    assert rows["cache passes weights at"] == "3,579 tokens"
+def test_every_view_of_the_module_has_its_function_and_its_still(view):
+    assert set(re.findall(r"^VIEWS\.(\w+) = ", SCRIPT, re.MULTILINE)) == set(VIEWS)
+    explorer = EXPLORERS[view]()
+    assert isinstance(explorer, Explorer) and explorer.view == view and explorer.start == {}
+    shown = explorer._repr_mimebundle_()
+    assert set(shown) == {"text/plain", "text/html", WIDGET_VIEW}
+    html = shown["text/html"]
+    assert f'data-view="{view}" data-start="{{}}"' in html
+    assert html.count("<img ") == html.count('src="data:image/png;base64,') == 1
+    alt = re.search(r'alt="([^"]{40,})"', html)
+    assert alt and html.count("<th scope") == html.count("<td>") >= 7
+    assert "of the start setting" in html and "Run this cell to move it" in html
+    assert "run this cell" in shown["text/plain"]
 
 
-def test_batch_shows_the_wall_and_both_ends():
-    rows = rows_of(batch_view("llama-3.1-8b", "h100-sxm", 128, 12_800))
-    wall = memory_batch(SERVER, Request(128, 12_800))
-    assert (rows["largest batch that fits"], rows["roof batch (estimate)"]) == (str(wall), "292")
-    rate = steady_state(SERVER, Request(128, 12_800)).tokens_per_second
-    assert rows["tokens/s at the memory batch"] == f"{rate:,.1f}"
+def test_where_outputs_are_stored_no_widget_is(view, monkeypatch):
+    live = EXPLORERS[view]()._repr_mimebundle_()
+    monkeypatch.setenv(STILL, "1")
+    still = EXPLORERS[view]()
+    assert isinstance(still, Still)
+    assert still._repr_mimebundle_() == {kind: live[kind] for kind in ("text/html", "text/plain")}
 
 
-def test_prefill_shows_both_clocks():
-    rows = rows_of(prefill_view(1024, 128, 32))
-    cost = request_cost(SERVER, Request(1024, 128), 32)
-    assert rows["prefill share, GPU clock"] == format_percent(1 - cost.decode_share)
-    assert rows["prefill share, request clock"] == format_percent(cost.ttft / cost.undisturbed)
+def test_a_start_of_ones_own_has_no_picture_of_another():
+    html = made.explore_growth(output=500, model="qwen3-8b")._repr_mimebundle_()["text/html"]
+    assert "<img" not in html and "<table" not in html and "Run this cell" in html
+    start = json.loads(re.search(r'data-start="(.*?)"', html)[1].replace("&quot;", '"'))
+    assert start == {"model": "qwen3-8b", "output": 500}
 
 
-def test_twice_as_fast_saves_half_of_the_share():
-    cost = request_cost(SERVER, Request(1024, 128), 32)
-    saved = 1 - (cost.prefill.seconds / 2 + cost.decode.seconds) / cost.seconds
-    assert rows_of(prefill_view(1024, 128, 32))["saved by twice as fast, GPU"] == format_percent(saved)
+def test_settings_reach_the_page():
+    given = {"accelerator": "h200-sxm", "devices": 2, "layout": "tensor", "precision": "fp8", "efficiency": "typical"}
+    given |= {"prompt": 7, "output": 8, "cached": 6, "batch": 9, "target": 20.5, "times": 1.5, "dollars": 3.25}
+    assert made.explore_batch(**given).start == given
 
 
-def test_price_shows_the_lessons_prices():
-    rows = rows_of(price_view(1024, 128, 1, 2))
-    assert (rows["at batch 1"], rows["at the memory batch"], rows["memory batch"]) == (
-        "307.9",
-        "3.9",
-        str(memory_batch(SERVER, Request(1024, 128))),
-    )
-    assert (
-        rows["one output token, in prompt tokens"]
-        == f"{output_token_in_prompt_tokens(SERVER, Request(1024, 128), 1):,.1f}"
-    )
-    seconds = request_cost(SERVER, Request(1024, 128)).seconds
-    assert rows["$ a million output, here"] == f"${seconds * 2 / 3600 * 1e6 / 128:,.2f}"
+def test_own_models_and_accelerators_come_first():
+    model = replace(load_model("llama-3.1-8b"), name="my model")
+    device = replace(load_accelerator("h100-sxm"), name="my device", memory=2e11)
+    explorer = made.explore_growth(model=model, accelerator=device)
+    assert explorer.start == {"model": "my model", "accelerator": "my device"}
+    assert explorer.data["models"][0]["name"] == "my model"
+    assert explorer.data["accelerators"][0]["memory"] == 2e11
 
 
-@pytest.mark.parametrize("explore", ALL, ids=lambda explore: explore.__name__)
-def test_every_stop_gives_a_picture_or_a_sentence_and_reset_goes_back(explore):
-    explorer = explore()
-    first = explorer.shown.value
-    assert 'role="img"' in first and "aria-label" in first and "<table" in first
-    for control in explorer.controls.values():
-        for option in control.options:
-            control.value = option[1] if isinstance(option, tuple) else option
-            shown = explorer.shown.value
-            assert ('role="img"' in shown) != ('role="alert"' in shown)
-            assert not re.search(r"\bnan\b", shown, re.IGNORECASE)
-        explorer.reset_button.click()
-        assert explorer.shown.value == first
+def test_an_efficiency_of_ones_own_is_one_more_choice():
+    explorer = made.explore_growth(efficiency=Efficiency(mfu=0.5, mbu=0.8, overhead=1e-3))
+    assert explorer.start == {"efficiency": "given"}
+    assert explorer.data["efficiencies"]["given"]["mbu"] == 0.8
+    assert "given" not in made.explore_growth().data["efficiencies"]
 
 
 @pytest.mark.parametrize(
-    ("html", "says"),
+    ("given", "says"),
     [
-        (growth_view("deepseek-v3", 128, 12_800, 32), "needs"),
-        (growth_view("llama-3.1-8b", 128, 1, 1), "longer output"),
-        (batch_view("llama-3.1-8b", "t4", 128, 128), "needs"),
-        (batch_view("gpt2", "h100-sxm", 1024, 128), "positions"),
-        (prefill_view(131_072, 65_536, 1), "positions"),
-        (price_view(128, 1, 1, 2), "no step to price"),
+        ({"model": "no-such"}, ["no-such"]),
+        ({"accelerator": 5}, ["5"]),
+        ({"promt": 5}, ["promt", "prompt"]),
+        ({"prompt": 0}, ["prompt", "0"]),
+        ({"batch": 1.5}, ["batch", "1.5"]),
+        ({"layout": "pipeline"}, ["layout", "tensor"]),
+        ({"precision": "fp7"}, ["precision", "bf16"]),
+        ({"efficiency": "best"}, ["efficiency", "typical"]),
+        ({"target": -1}, ["target", "milliseconds"]),
     ],
+    ids=lambda value: str(value)[:30],
 )
-def test_what_cannot_be_computed_is_said(html, says):
-    assert 'role="alert"' in html and says in html
+def test_what_is_no_setting_is_refused(view, given, says):
+    refuses(lambda: EXPLORERS[view](**given), *says, kind=LessonError)
 
 
-def test_a_chart_escapes_its_words_and_drops_what_is_outside():
-    curve = Curve("<b>", "#000", [1, 2, 3], [1, 2, 99])
-    drawn = chart("<script>", Axis("x", 1, 3), Axis("y", 0, 10), [curve], [(2.0, "a & b")])
-    assert "<script>" not in drawn and "<b>" not in drawn and "a &amp; b" in drawn
-    assert drawn.count("<path") >= 3
+def test_what_a_page_shows_has_no_host_of_another():
+    styled = SCRIPT + (HERE / "explorer.css").read_text(encoding="utf-8")
+    assert not re.search(r"https?://(?!www\.w3\.org)", styled) and "import " not in SCRIPT.replace("important", "")
+    assert one_line(repr(made.explore_growth()), 100)
 
 
-def test_ticks():
-    assert Axis("x", 1, 1000, log=True).ticks() == [1, 10, 100, 1000]
-    assert Axis("x", 0, 100).ticks()[:2] == [0, 25]
-    assert Axis("x", 1, 100, log=True).share(10) == pytest.approx(0.5)
+def test_words_are_within_a_line():
+    long = [line for line in SCRIPT.splitlines() if len(line) > 120]
+    assert not long, long

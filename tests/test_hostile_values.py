@@ -12,8 +12,7 @@ from lessonlib.base.errors import MOST_TOKENS, LessonError, as_numbers, shown
 from lessonlib.base.files import Upload, place_of, quoted
 from lessonlib.base.text import markdown_table
 from lessonlib.face.figures.style import show
-from lessonlib.face.widgets.explorers import growth_numbers, price_numbers
-from lessonlib.face.widgets.request_explorer import numbers
+from lessonlib.face.widgets.explorer import explore_growth, explore_price
 from lessonlib.facts.catalogue import model_config
 from lessonlib.facts.config_file import read_config
 from lessonlib.facts.own_traffic import OwnTraffic, read_traffic
@@ -22,7 +21,6 @@ from lessonlib.model.draft import DraftHead
 from lessonlib.model.model import Model
 from lessonlib.model.precision import Precision
 from lessonlib.policy.full_server import at_latency, memory_batch, steady_state
-from lessonlib.request.cost import request_cost
 from lessonlib.request.request import Request
 
 
@@ -65,10 +63,12 @@ CALLS = {
     "a table of a word": lambda: markdown_table("ab", [("1", "2")]),
     "a short row": lambda: markdown_table(("a", "b"), [("1", "2"), ("1",)]),
     "no answer": lambda: at_latency(server(), Request([], [])),
-    "numbers of many": lambda: numbers(request_cost(server(), Request([5, 6], 5))),
-    "no step": lambda: growth_numbers("llama-3.1-8b", 5, 1, 1),
-    "no steps": lambda: growth_numbers("llama-3.1-8b", 5, [], 1),
-    "a price in words": lambda: price_numbers(5, 5, 1, "two"),
+    "no steps": lambda: explore_growth(output=[]),
+    "no model": lambda: explore_growth(model=ONES),
+    "no precision": lambda: explore_growth(precision=["bf16"]),
+    "no efficiency": lambda: explore_growth(efficiency=0.5),
+    "no setting": lambda: explore_growth(**{"promt": 5}),
+    "a price in words": lambda: explore_price(dollars="two"),
     "no head": lambda: toy_model(heads=0),
     "a seed that NumPy cannot take": lambda: NumpyDecoder(toy_model(1, 4, 2, 4, 4), 4, seed=[[]]),
     "no room": lambda: NumpyDecoder(toy_model(1, 4, 2, 4, 4), 0),

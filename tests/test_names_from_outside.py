@@ -33,11 +33,11 @@ from lessonlib.face.figures.style import figure_html, png_bytes
 from lessonlib.face.figures.traffic_panels import traffic_panels
 from lessonlib.face.report.report import hourly_price, traffic_report
 from lessonlib.face.widgets.choosers import choose_model, choose_traffic, in_words, serve
-from lessonlib.face.widgets.explorer import framed, svg, table
+from lessonlib.face.widgets.explorer import still_html
 from lessonlib.face.widgets.report_form import OWN, report_form
 from lessonlib.facts.catalogue import load_accelerator, load_model, source_of
 from lessonlib.facts.config_file import read_config
-from lessonlib.facts.own_model import own_model
+from lessonlib.facts.own_config import own_model
 from lessonlib.facts.own_traffic import OwnTraffic, read_traffic
 from lessonlib.facts.workloads import load_workload
 from lessonlib.measured.efficiency import typical_efficiency
@@ -178,7 +178,7 @@ HTML = {
     "html_table": lambda: html_table([(NASTY, NASTY)], "lr", header=(NASTY, NASTY), caption=NASTY),
     "figure": lambda: figure_html(b"x", NASTY, NASTY),
     "plain_html": lambda: plain_html(NASTY),
-    "explorer": lambda: table({NASTY: NASTY}),
+    "explorer": lambda: still_html("growth", {"model": NASTY}),
 }
 MARKDOWN = {
     "TrafficReport": lambda: nasty()[3]._repr_markdown_(),
@@ -228,7 +228,7 @@ def test_the_oracle_finds_what_jupyterlab_shows_as_mathematics():
 
 
 def test_every_class_that_says_how_it_is_shown_is_tried():
-    """One that is added gets a row above; the two of exercises and the sliders hold no name from outside."""
+    """One that is added gets a row above; the two of exercises and the explorers hold no name from outside."""
     found = set()
     for module in pkgutil.walk_packages(lessonlib.__path__, "lessonlib."):
         if module.name.endswith("__main__") or ".gpu_" in module.name:  # a command; and what needs PyTorch
@@ -237,7 +237,7 @@ def test_every_class_that_says_how_it_is_shown_is_tried():
             shows = (vars(kind).get(way) for way in ("__repr__", "__str__", "_repr_html_", "_repr_markdown_"))
             if any("lessonlib" in getattr(getattr(way, "__code__", None), "co_filename", "") for way in shows):
                 found.add(name)
-    assert found - {"LessonError", "Choice", "Number", "Explorer", "FromConfig"} <= TEXTS.keys()
+    assert found - {"LessonError", "Choice", "Number", "Explorer", "Still", "FromConfig"} <= TEXTS.keys()
 
 
 def unnamed(call):
@@ -275,7 +275,7 @@ ERRORS = {
 def test_nothing_unseen_reaches_an_error(call):
     with pytest.raises(LessonError) as caught:
         call()
-    for text in (str(caught.value), repr(caught.value), printed(lambda: say(call)), framed(call)):
+    for text in (str(caught.value), repr(caught.value), printed(lambda: say(call))):
         assert text and invisible(text) == []
 
 
@@ -291,7 +291,6 @@ def test_a_dollar_in_a_figure_is_a_dollar():
         png_bytes(step_by_depth({name: (tokens, 0.02 * tokens, 0.01 * tokens)}, name))
         costs = {name: nasty()[3].alone, f"{name}2": nasty()[3].full}
         png_bytes(traffic_panels(server(replace(llama(), name=name)), tokens, tokens, costs))
-        assert mathematics(svg(1, name, "")) == []
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)

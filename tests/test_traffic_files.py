@@ -192,7 +192,7 @@ REFUSED = {
         '{"prompt_tokens": 1, "prompt_tokens": 7, "output_tokens": 2}\n',
         "line 1: .*stands twice",
     ),
-    "a list among lines": (MANY + "[1]\n", r"line 1,501: \[1\] is no JSON object"),
+    "a list among lines": (MANY + "[1]\n", r"line 1,501: \[1\] is not a JSON object"),
     "true": (
         MANY + lines(GOOD | {"output_tokens": True}),
         r"Line 1,501 \(row 1,501\), column 'output_tokens': True is not",
@@ -206,8 +206,8 @@ REFUSED = {
     "thousands of digits": ('{"prompt_tokens": ' + "9" * 5000 + ', "output_tokens": 2}\n', "thousands of digits"),
     "deep": ('{"a":' * 5000 + "1" + "}" * 5000, "nested too deeply"),
     "deep lists": ('{"prompt_tokens": 1, "x": ' + "[" * 50_000, "nested too deeply"),
-    "arrays": ("[[1, 2], [3, 4]]", r"\[1, 2\] is no JSON object"),
-    "numbers": ("[1, 2]", "1 is no JSON object"),
+    "arrays": ("[[1, 2], [3, 4]]", r"\[1, 2\] is not a JSON object"),
+    "numbers": ("[1, 2]", "1 is not a JSON object"),
     "an empty object": ("{}", "no named numbers"),
     "an empty array": ("[]", "holds no request"),
     "a cut array": ('[{"prompt_tokens": 1, "output_tokens": 2},', "not closed"),
@@ -284,7 +284,7 @@ def test_a_cache_that_is_beside_some_prompts_and_unsaid_of_others_is_asked_for()
 def test_text_that_is_no_unicode_and_rows_that_are_no_objects():
     odd = '{"prompt": "\\ud800", "prompt_tokens": 5, "output_tokens": 6}\n'
     assert both(read_traffic(odd)) == ([5], [6])
-    with pytest.raises(InvalidInputError, match="5 is no JSON object"):
+    with pytest.raises(InvalidInputError, match="5 is not a JSON object"):
         read_traffic(json.dumps({"data": [GOOD, 5]}))
 
 
@@ -352,3 +352,28 @@ def test_totals_decide_for_each_row_alone(rows):
         text += f"{prompt},{said},{thought},{prompt + output + thought}\n"
         expected.append(output + thought)
     assert read_traffic(text).output.tolist() == expected
+
+
+USAGE = """id;usage;"two
+lines"
+1;"{""prompt_tokens"": 100, ""completion_tokens"": 20,
+ ""total_tokens"": 120}";x
+2;"{""prompt_tokens"": 200, ""completion_tokens"": 30, ""total_tokens"": 230}";
+
+3;{cut short};z
+"""
+
+
+def test_objects_in_the_cells_of_a_table_are_unpacked_and_rows_keep_their_lines():
+    traffic = read_traffic(USAGE.encode())
+    assert [list(traffic.request.prompt), list(traffic.request.output)] == [[100, 200], [20, 30]]
+    assert "1 of 3 rows, without token counts" in str(traffic)
+    wrong = USAGE[: USAGE.index("3;")] + '3;"{""prompt_tokens"": 1, ""completion_tokens"": ""x""}";'
+    for text, says in {
+        wrong: r"Line 7 \(row 3\), column 'usage.completion_tokens': 'x' is not a number",
+        'id,usage\n1,"{""a"": 1}"\n': r"line 2: no column is known .*; choose one of 'id', 'usage.a' with",
+        'id,usage\n1,"{""prompt_tokens"": 1, ""completion_tokens"": 3}"\n1,2,3\n': "line 3 has 3 fields, the line of",
+        'id,usage,usage\n1,"{""prompt_tokens"": 1, ""completion_tokens"": 3}",2\n': "line 1: no column is known",
+    }.items():
+        with pytest.raises(InvalidInputError, match=says):
+            read_traffic(text.encode())

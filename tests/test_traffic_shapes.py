@@ -461,5 +461,5 @@ def test_characters_are_not_tokens():
 
 
 def test_the_columns_of_a_csv_with_json_in_a_cell_are_listed():
-    with pytest.raises(InvalidInputError, match="'usage_details'"):
+    with pytest.raises(InvalidInputError, match=r"'usage_details.input'"):
         read_traffic('id,usage_details\n1,"{""input"": 3}"\n')

@@ -137,20 +137,6 @@ def import_time(repeat: int = 11) -> dict:
     return {"over_numpy_ms": statistics.median(float(run[0]) for run in runs), "also_imported": runs[0][1:]}
 
 
-def slider_update() -> dict:
-    """Python's share of one slider move: from the new value to the new picture and table (the browser's is apart)."""
-    from lessonlib.face.widgets.request_explorer import explore_request
-
-    explorer = explore_request()
-    prompt = explorer.controls["prompt"]
-    times = []
-    for step in range(60):
-        started = time.perf_counter()
-        prompt.value = (1536, 1024)[step % 2]
-        times.append((time.perf_counter() - started) * 1e3)
-    return {"median_ms": statistics.median(times), "p95_ms": sorted(times)[int(0.95 * len(times))]}
-
-
 def nbval() -> dict:
     started = time.perf_counter()
     done = subprocess.run(
@@ -209,7 +195,6 @@ BENCHES = {
     "continuous_batching": continuous_batching,
     "own_traffic": reading,
     "import": import_time,
-    "slider": slider_update,
     "nbval": nbval,
 }
 

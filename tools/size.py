@@ -3,9 +3,9 @@
     python tools/size.py        prints the table; ends with 1 where a file or a class is over its cap
 
 Lines are those of the file, blank ones and docstrings too. Content is what a reader reads or sees and no other code
-builds on: texts of exercises, rows of families and the names that are refused, layouts of figures, views of explorers
-with the chart that they draw, and the sentences and tables of the report, with the shares and prices that these alone
-say. Machinery is all else: the style and labels of figures, controls, the page, the judging of an answer.
+builds on: texts of exercises, rows of families and the names that are refused, layouts of figures, and the sentences
+and tables of the report, with the shares and prices that these alone say. Machinery is all else: the style and labels
+of figures, the page, the judging of an answer.
 """
 
 import ast
@@ -24,8 +24,6 @@ CONTENT = (
     "model/config/not_read.py",
     "face/figures/",
     "face/report/sections.py",
-    "face/widgets/explorers.py",
-    "face/widgets/request_explorer.py",
 )
 MACHINERY = ("face/figures/style.py", "face/figures/labels.py", "face/figures/__init__.py")  # in folders of content
 ARITHMETIC = ("base", "model", "work", "time", "request")

@@ -39,10 +39,11 @@ ALL_DRAWN = {"@jupyterlab/notebook-extension:tracker": {"windowingMode": "none"}
 NOT_COPIED = shutil.ignore_patterns(".*", "__pycache__", "tests", "build", "dist", "*.egg-info")
 
 
-def has_explorer(name: str) -> bool:
-    """Whether a cell of the notebook makes an explorer."""
+def explorers_of(name: str) -> list[str]:
+    """The views of the explorers that the notebook's cells make, in order."""
     cells = nbformat.read(ROOT / "notebooks" / name, as_version=4).cells
-    return any(re.search(r"^explore_\w+\(", cell.source, re.MULTILINE) for cell in cells if cell.cell_type == "code")
+    sources = "\n".join(cell.source for cell in cells if cell.cell_type == "code")
+    return re.findall(r"^explore_(\w+)\(", sources, re.MULTILINE)
 
 
 class NoChromiumError(Exception):
@@ -173,8 +174,9 @@ class Notebook:
         expect(self.page.locator(".jp-mod-current .lm-TabBar-tabLabel").first).to_have_text(self.name)
 
     def explorers(self) -> list["Explorer"]:
-        """The explorers in the page, found by what they are made of: a box with sliders and a picture."""
-        boxes = self.page.locator(".widget-vbox:has([role=slider]):has(.widget-html)")
+        """The explorers in the page, in order."""
+        boxes = self.page.locator(".lesson-explore")
+        expect(boxes).to_have_count(len(explorers_of(self.name)))
         return [Explorer(self.page, boxes.nth(i)) for i in range(boxes.count())]
 
     def close(self) -> None:
@@ -183,25 +185,15 @@ class Notebook:
 
 
 class Explorer:
-    """One explorer of a page: its sliders, menus and button, its picture and the numbers beneath."""
+    """One explorer of a page: its sliders, its picture, and what it says of it."""
 
     def __init__(self, page: Page, box: Locator) -> None:
         self.page, self.box = page, box
-        self.shown = box.locator(".widget-html-content").last
-        self.sliders, self.menus, self.button = box.get_by_role("slider"), box.locator("select"), box.locator("button")
+        self.sliders, self.pictures, self.sentence = box.get_by_role("slider"), box.locator(".pictures"), box.locator(".said")
 
-    def picture(self) -> str:
-        """All that stands beneath the controls, as HTML: the picture and the table, or why there is none."""
-        return self.shown.inner_html()
+    def reset(self) -> None:
+        self.box.get_by_role("button", name="Reset").press("Enter")
 
-    def wait_until_not(self, picture: str) -> str:
-        """The picture, once it is another than that one."""
-        self.page.wait_for_function(
-            "([shown, old]) => shown.innerHTML !== old", arg=[self.shown.element_handle(), picture], polling=10
-        )
-        return self.picture()
-
-    def wait_until(self, picture: str) -> None:
-        self.page.wait_for_function(
-            "([shown, wanted]) => shown.innerHTML === wanted", arg=[self.shown.element_handle(), picture], polling=10
-        )
+    def shown(self) -> str:
+        """The picture as SVG, and its sentence, or why there is none."""
+        return self.pictures.inner_html() + self.sentence.inner_text()

@@ -86,7 +86,7 @@ class Question:
 
 
 class Verdict(NamedTuple):
-    """What is said to a guess, and whether it is right; `right` is None for what is no guess."""
+    """What is said to a guess, and whether it is right; `right` is None for what is not a guess."""
 
     right: bool | None
     words: str

@@ -27,7 +27,7 @@ NUMBERS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight",
 
 
 def read_progress(path: Path) -> dict[str, dict[str, Any]]:
-    """What a progress file holds, by the key of the exercise; InvalidInputError for what is none."""
+    """What a progress file holds, by the key of the exercise; InvalidInputError for what is not such a file."""
     file = GivenFile(path, "Progress file", NAME, MOST_BYTES, "give the file of one learner", "check its path")
     text = file.text()
     try:
@@ -125,7 +125,7 @@ def class_table(files: Iterable[Path], keys: Iterable[str]) -> str:
 
     A line for each exercise that somebody tried: learners, how many were right at first and in the end, tries of the
     median learner, how many took hints or looked at the solution, and what was said most often to a wrong guess.
-    InvalidInputError for a file that is none.
+    InvalidInputError for another kind of file.
     """
     learners = [read_progress(path) for path in files]
     rows = []

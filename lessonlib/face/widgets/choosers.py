@@ -17,7 +17,7 @@ from lessonlib.base.checks import checked
 from lessonlib.base.errors import InvalidInputError, LessonError, printable
 from lessonlib.base.files import Upload
 from lessonlib.facts.catalogue import load_model
-from lessonlib.facts.own_model import own_model
+from lessonlib.facts.own_config import own_model
 from lessonlib.facts.own_traffic import TRAFFIC, OwnTraffic, read_traffic
 from lessonlib.time.deployment import DEPLOYMENT, Deployment
 

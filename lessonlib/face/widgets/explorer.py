@@ -1,147 +1,177 @@
-"""What every explorer is made of: menus, sliders and, beneath them, an HTML that follows the controls.
+"""The explorers: controls that move the arithmetic, and what a page shows in their place where nothing runs.
 
-A picture is SVG written by hand into the value of an HTML widget: no figure is built and no output is captured, so a
-slider's key reaches the picture in some milliseconds. What cannot be computed is said in the same place, by the
-sentence of its error. Needs ipywidgets, imported only with this module.
+Arithmetic, pictures and controls are explorer.js, which the book of the lesson uses too. It asks no kernel: a key's
+picture is there within a frame. A notebook stores the picture and the numbers of the start setting with it: the stills,
+which tools/stills.py makes from the same module.
 """
 
+import os
 from collections.abc import Callable
-from functools import cache
+from dataclasses import asdict
 from html import escape
+from json import dumps
+from pathlib import Path
 from typing import Any
 
-import ipywidgets
+import anywidget
+import traitlets
 
-from lessonlib.base.checks import choice
-from lessonlib.base.errors import LessonError
-from lessonlib.base.text import html_table
-from lessonlib.face.palette import INK
+from lessonlib.base.checks import Rule, choice, count, rate
+from lessonlib.base.errors import UnknownNameError, shown
+from lessonlib.face.exercises.asking import STILL
+from lessonlib.face.widgets.asking import WIDGET_VIEW
+from lessonlib.face.widgets.explorer_data import explorer_data
 from lessonlib.facts.catalogue import load_accelerator, load_model
-from lessonlib.facts.tables import load_table
-from lessonlib.time.deployment import Deployment
+from lessonlib.model.model import Model
+from lessonlib.time.accelerator import Accelerator
+from lessonlib.time.deployment import Efficiency
+from lessonlib.work.layouts import LAYOUTS
 
-WIDTH = 720  # of a picture, in its own units; it is scaled to the page
-MOST = {"prompt": 131_072, "output": 65_536, "batch": 1024}
-UNITS = {"prompt": "token", "output": "token", "batch": "request"}
-LESSON_STEPS = {
-    "prompt": (208, 103_647),
-    "output": (216, 792, 12_800),
-    "batch": (35, 71, 368, 403),
-}  # beside powers of two
-
-
-def steps(control: str) -> tuple[int, ...]:
-    """The stops of a slider: powers of two, those in the middle between two of them, and the lesson's own numbers."""
-    most = MOST[choice(MOST)("steps", "control", control)]
-    powers = [2**i for i in range(most.bit_length())]
-    found = {*powers, *(3 * power // 2 for power in powers[1:]), *LESSON_STEPS[control]}
-    return tuple(sorted(step for step in found if step <= most))
-
-
-def sliders_of(*controls: str) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """(unit, stops) of some of the lesson's sliders: "prompt", "output" and "batch"."""
-    return {control: (UNITS[control], steps(control)) for control in controls}
-
-
-def deployed(model: str, accelerator: str) -> Deployment:
-    """That model of the catalogue in bf16 on one such accelerator."""
-    if isinstance(model, str) and isinstance(accelerator, str):
-        return _deployed(model, accelerator)
-    return _deployed.__wrapped__(model, accelerator)  # no name, so refused; what has no hash cannot be looked up
+HERE = Path(__file__).parent
+OWN = "given"  # the name of an efficiency that a reader hands in
+# A start setting that is a number, or a word, by name; the page holds it to what the view takes.
+RULES: dict[str, Rule] = {
+    "devices": count(),
+    "layout": choice(LAYOUTS),
+    "prompt": count(),
+    "output": count(),
+    "cached": count(0),
+    "batch": count(),
+    "position": count(),
+    "target": rate("milliseconds"),
+    "load": rate("per cent"),
+    "times": rate("times"),
+    "dollars": rate("dollars"),
+}
+LOADED: dict[str, tuple[type, Callable[[str], Any]]] = {
+    "model": (Model, load_model),
+    "accelerator": (Accelerator, load_accelerator),
+}
 
 
-@cache
-def _deployed(model: str, accelerator: str) -> Deployment:
-    return Deployment(load_model(model), load_accelerator(accelerator))
-
-
-def framed(inside: Callable[[], str]) -> str:
-    """What `inside` makes, on an opaque light ground; where it cannot be computed, the sentence of its error."""
-    try:
-        content = inside()
-    except LessonError as error:
-        content = f'<p role="alert" style="font-weight:bold">Not computed. {escape(str(error))}</p>'
-    return f'<div style="background:#fff;color:{INK};padding:8px;max-width:{WIDTH}px;line-height:1.4">{content}</div>'
-
-
-def table(shown: dict[str, str]) -> str:
-    """Two tables side by side where the page is wide enough, one above the other where it is not."""
-    rows, half = list(shown.items()), -(-len(shown) // 2)
-    styles = {
-        "table": f"border-collapse:collapse;font-size:14px;color:{INK};white-space:nowrap",
-        # The ground is said row by row: JupyterLab gives every second one a colour of its theme, in the dark one black.
-        "tr": "background:#fff",
-        "row": "font-weight:normal;padding:1px 10px 1px 0",
-    }
-    tables = (html_table(part, "lr", bold=True, styles=styles) for part in (rows[:half], rows[half:]))
-    return f'<div style="display:flex;flex-wrap:wrap;gap:0 28px;align-items:flex-start">{"".join(tables)}</div>'
-
-
-def svg(height: int, label: str, drawn: str) -> str:
-    """A picture of WIDTH units across on a white ground, read aloud by its `label`."""
+def still_html(view: str, start: dict[str, Any]) -> str:
+    """What stands in an explorer's place: of its start setting picture and numbers, of another only how to get it."""
+    words = "This picture and these numbers are of the start setting. Run this cell to move it, in JupyterLab; or open "
+    words += "this page of the book, where it moves as it is."
+    inside, file = "", HERE / "stills" / f"{view}.html"
+    if start:
+        words = "Run this cell to get the explorer."
+    else:
+        inside = file.read_text(encoding="utf-8")
+    given = escape(dumps(start, sort_keys=True))
     return (
-        f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(label)}" font-family="sans-serif" '
-        f'font-size="13" style="width:100%;height:auto;background:#fff">'
-        f'<rect width="{WIDTH}" height="{height}" fill="#fff"/>{drawn}</svg>'
+        f'<div class="lesson-explorer" data-view="{view}" data-start="{given}">{inside}</div>\n'
+        f'<p class="lesson-explorer-note"><em>{words}</em></p>'
     )
 
 
-def svg_text(x: float, y: float, words: str, colour: str = INK, anchor: str = "start", more: str = "") -> str:
-    """Words of a picture at (x, y); `anchor`: which end of them stands there; `more`: further attributes."""
-    return f'<text x="{x:.1f}" y="{y:.1f}" fill="{colour}" text-anchor="{anchor}"{more}>{escape(words)}</text>'
+class Still:
+    """An explorer where nothing runs: its start setting as HTML."""
 
-
-class Explorer(ipywidgets.VBox):
-    """Menus, sliders, a reset button and the `shown` HTML; `controls` holds the first by name.
-
-    `menus`: options by name; `sliders`: (unit, stops) by name; `start`: where each begins, and what reset goes back to;
-    `view`: makes the HTML from the values, by name. What cannot be computed is `view`'s to say: it never raises.
-    """
-
-    def __init__(
-        self,
-        menus: dict[str, Any],
-        sliders: dict[str, tuple[str, tuple[int, ...]]],
-        start: dict[str, Any],
-        view: Callable[..., str],
-    ) -> None:
-        wide: dict[str, Any] = {
-            "style": {"description_width": "110px"},
-            "layout": ipywidgets.Layout(width="min(100%, 620px)"),
-        }
-        self.start, self.view = start, view
-        self.controls: dict[str, Any] = {
-            name: ipywidgets.Dropdown(options=options, description=name, **wide) for name, options in menus.items()
-        } | {
-            name: ipywidgets.SelectionSlider(
-                options=[(f"{stop:,} {unit}{'' if stop == 1 or not unit else 's'}", stop) for stop in stops],
-                description=name,
-                **wide,
-            )
-            for name, (unit, stops) in sliders.items()
-        }
-        self.reset_button = ipywidgets.Button(description="Reset", tooltip="back to where all controls started")
-        self.shown = ipywidgets.HTML(layout=ipywidgets.Layout(width="100%", max_width=f"{WIDTH + 20}px"))
-        self.reset()
-        for control in self.controls.values():
-            control.observe(self._show, "value")
-        self.reset_button.on_click(self.reset)
-        super().__init__([*self.controls.values(), self.reset_button, self.shown])
+    def __init__(self, view: str, start: dict[str, Any]) -> None:
+        self.view, self.start = view, start
 
     def __repr__(self) -> str:
-        """What a page shows that has no sliders: a notebook not trusted yet, GitHub, an export."""
-        return "Run this cell to get the sliders."
+        return f"Explorer {self.view!r}: run this cell in JupyterLab to get its controls."
 
-    def reset(self, _: Any = None) -> None:
-        """Set every control to where it starts."""
-        for name, control in self.controls.items():
-            control.value = self.start[name]
-        self._show()
-
-    def _show(self, _: Any = None) -> None:
-        self.shown.value = self.view(**{name: control.value for name, control in self.controls.items()})
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        return {"text/html": still_html(self.view, self.start), "text/plain": repr(self)}
 
 
-def accelerator_options() -> list[tuple[str, str]]:
-    """(label, name) of every accelerator of the catalogue, for a menu."""
-    return [(row["label"], row["name"]) for row in load_table("accelerators")]
+class Explorer(anywidget.AnyWidget):
+    """One view with its controls, in the page. `start`: where its settings begin, and what its reset goes back to."""
+
+    _esm = (HERE / "explorer.js").read_text(encoding="utf-8")
+    _css = (HERE / "explorer.css").read_text(encoding="utf-8")
+    data = traitlets.Dict().tag(sync=True)
+    view = traitlets.Unicode().tag(sync=True)
+    start = traitlets.Dict().tag(sync=True)
+
+    def __repr__(self) -> str:
+        return repr(Still(self.view, self.start))
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        live = {"version_major": 2, "version_minor": 0, "model_id": self.model_id}
+        return Still(self.view, self.start)._repr_mimebundle_() | {WIDGET_VIEW: live}
+
+
+def _explorer(view: str, given: dict[str, Any]) -> Explorer | Still:
+    """The explorer of a view; where outputs are stored, its still."""
+    start: dict[str, Any] = {}
+    own: dict[str, list[Any]] = {"model": [], "accelerator": []}
+    owner = f"explore_{view}"
+    for name, value in given.items():
+        if name in LOADED:
+            kind, load = LOADED[name]
+            if isinstance(value, kind):
+                own[name].append(value)
+            start[name] = (value if isinstance(value, kind) else load(value)).name
+        elif name in ("precision", "efficiency"):
+            start[name] = value
+        elif name in RULES:
+            start[name] = RULES[name](owner, name, value)
+        else:
+            known = ", ".join([*LOADED, "precision", "efficiency", *RULES])
+            raise UnknownNameError(f"{owner}: there is no setting {shown(name)}; expected one of {known}.")
+    data = explorer_data(own["model"], own["accelerator"])
+    if "precision" in start:
+        choice(data["precisions"], UnknownNameError)(owner, "precision", start["precision"])
+    if isinstance(start.get("efficiency"), Efficiency):
+        data["efficiencies"] = data["efficiencies"] | {OWN: asdict(start["efficiency"])}
+        start["efficiency"] = OWN
+    elif "efficiency" in start:
+        names = ("floor", "low", "typical", "high")
+        start["efficiency"] = choice(names, UnknownNameError)(owner, "efficiency", start["efficiency"])
+    if os.environ.get(STILL):
+        return Still(view, start)
+    return Explorer(data=data, view=view, start=start)
+
+
+def explore_request(**start: Any) -> Explorer | Still:
+    """Where the FLOPs and the time of a request go: alone, in a batch, on a full server.
+
+    As of every explorer, `start` is where its settings begin: model="qwen3-8b" (a name, or a Model of your own),
+    accelerator="h200-sxm" (or an Accelerator), devices=, layout=, precision="fp8", efficiency="typical" (or an
+    Efficiency), prompt=, output=, cached=, batch=, and what a view adds. Raises LessonError for what is none.
+    """
+    return _explorer("request", start)
+
+
+def explore_plane(**start: Any) -> Explorer | Still:
+    """Every request on the plane of prompt and output: rho is a line of the batch, omega an edge."""
+    return _explorer("plane", start)
+
+
+def explore_growth(**start: Any) -> Explorer | Still:
+    """A decode step along the answer: weights, the neighbours' caches and its own. `position`: the output so far."""
+    return _explorer("growth", start)
+
+
+def explore_kinds(**start: Any) -> Explorer | Still:
+    """What each kind of layer of a model keeps of a sequence, and what a step reads of it."""
+    return _explorer("kinds", start)
+
+
+def explore_batch(**start: Any) -> Explorer | Still:
+    """Tokens a second and the time from one to the next, by batch. `target`: a latency target, in ms a token."""
+    return _explorer("batch", start)
+
+
+def explore_timeline(**start: Any) -> Explorer | Still:
+    """A server in motion, from idle to overloaded. `load`: per cent of what it can take that arrives."""
+    return _explorer("timeline", start)
+
+
+def explore_prefill(**start: Any) -> Explorer | Still:
+    """What a faster prefill saves. `times`: how many times as fast."""
+    return _explorer("prefill", start)
+
+
+def explore_levers(**start: Any) -> Explorer | Still:
+    """The usual levers, ranked: at a batch, and each on its own full server."""
+    return _explorer("levers", start)
+
+
+def explore_price(**start: Any) -> Explorer | Still:
+    """What an output token costs in prompt tokens, by batch. `dollars`: the price of a GPU-hour."""
+    return _explorer("price", start)

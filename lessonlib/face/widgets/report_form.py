@@ -15,9 +15,8 @@ import ipywidgets
 from lessonlib.base.errors import InvalidInputError, LessonError, printable, shown
 from lessonlib.face.report.report import TrafficReport, hourly_price, traffic_report
 from lessonlib.face.widgets.choosers import choose_model, choose_traffic
-from lessonlib.face.widgets.explorer import accelerator_options
 from lessonlib.facts.catalogue import load_accelerator, load_model, model_names
-from lessonlib.facts.tables import DATA
+from lessonlib.facts.tables import DATA, load_table
 from lessonlib.measured.efficiency import typical_efficiency
 from lessonlib.model.precision import Precision
 from lessonlib.time.deployment import Deployment, Efficiency
@@ -45,7 +44,7 @@ class ReportForm(ipywidgets.VBox):
         self.model_file, self.traffic_file = choose_model(START["model"]), choose_traffic(traffic)
         menus: dict[str, tuple[str, Any]] = {
             "model": ("Model", [(name, name) for name in model_names()]),
-            "accelerator": ("Accelerator", accelerator_options()),
+            "accelerator": ("Accelerator", [(row["label"], row["name"]) for row in load_table("accelerators")]),
             "devices": ("Devices", [1, 2, 4, 8, 16, 32, 64]),
             "weights": ("Weights", list(PRECISIONS.items())),
             "cache": ("KV cache", ["bf16", "fp8"]),

@@ -1,10 +1,13 @@
 """A CSV as rows: its delimiter found by trying, its names, and blocks of rows with the lines on which they begin."""
 
 import csv
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import accumulate, chain, islice
 from operator import itemgetter
+from typing import Any
 
 from lessonlib.base.errors import InvalidInputError, shown
 from lessonlib.facts.traffic.columns import Columns, ColumnsError, find_columns
@@ -48,10 +51,30 @@ class CsvRows:
             raise InvalidInputError(empty)
         self.line = self.reader.line_num + self.before
         self.where = f"{owner}, line {self.line}"
+        self.problem: str | None = None
         try:
             self.columns: Columns = find_columns(self.titles, chosen)
         except ColumnsError as problem:
-            raise InvalidInputError(f"{self.where}: {problem}") from None
+            self.problem = f"{self.where}: {problem}"
+
+    def objects(self) -> Iterator[str] | None:
+        """The rows as JSON lines, each cell that holds an object unpacked; None where the first row holds none."""
+        lines, first = self._unpacked(), None
+        with suppress(InvalidInputError):  # then the names in the first line are wrong, and that is said
+            first = next(lines, None)
+        if first is None or "{" not in first[1:] or len(set(self.titles)) < len(self.titles):
+            return None
+        return chain([first], lines)
+
+    def _unpacked(self) -> Iterator[str]:
+        for rows, _ in self._lines(1):
+            for cells in rows:
+                if any(cells) and len(cells) != len(self.titles):
+                    wrong = f" has {len(cells):,} fields, the line of column names {len(self.titles):,}."
+                    raise InvalidInputError(f"{self.owner}, line {self.reader.line_num + self.before:,}{wrong}")
+                row = {title: _object(cell) for title, cell in zip(self.titles, cells, strict=False) if cell}
+                yield f"{json.dumps(row)}\n" if row else "\n"
+                yield from ["\n"] * (_height(cells) - 1)  # its other lines, so that the next row has its number
 
     def _lines(self, most: int) -> Iterator[tuple[list[list[str]], int]]:
         """Blocks of rows as the reader gives them, blank lines as empty rows; and the line on which each begins."""
@@ -75,7 +98,7 @@ class CsvRows:
             if ends - begins != len(rows):
                 lines = list(accumulate((_height(cells) for cells in rows[:-1]), initial=begins))
             if set(map(len, rows)) != {width}:
-                kept = [i for i, cells in enumerate(rows) if any(cells)]  # what is blank is no row
+                kept = [i for i, cells in enumerate(rows) if any(cells)]  # a blank line is not a row
                 lines, rows = [lines[i] for i in kept], [rows[i] for i in kept]
                 wrong = {
                     i: f" has {len(cells):,} fields, the line of column names {width:,}."
@@ -113,6 +136,16 @@ class CsvRows:
     @property
     def nothing(self) -> str:
         return f"{self.owner} holds column names and no row; expected a line a request after line {self.line}."
+
+
+def _object(cell: str) -> Any:
+    """The JSON object that a cell holds; the cell itself where it holds none."""
+    if cell.lstrip()[:1] != "{":
+        return cell
+    try:
+        return json.loads(cell)
+    except (ValueError, RecursionError):
+        return cell
 
 
 def _of_three_digits(cells: Sequence[str]) -> bool:

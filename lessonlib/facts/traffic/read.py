@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import Any, TextIO
+from typing import Any, TextIO, cast
 
 import numpy as np
 
@@ -93,7 +93,7 @@ def read_log(
 
 
 def open_rows(owner: str, text: TextIO, chosen: Mapping[str, str | None]) -> JsonRows | CsvRows:
-    """The rows of a text: JSON where it begins with a brace or a bracket, else a table."""
+    """The rows of a text: JSON where it begins with a brace or a bracket, else a table (JSON may lie in its cells)."""
     blank = 0
     while (first := text.readline(MOST_LINE)) and not first.strip():
         blank += first[-1:] in "\r\n"
@@ -102,9 +102,16 @@ def open_rows(owner: str, text: TextIO, chosen: Mapping[str, str | None]) -> Jso
         return JsonRows(owner, first, text, blank + 1, chosen)
     if len(first) == MOST_LINE:
         raise InvalidInputError(
-            f"{owner}, line {blank + 1}: it has over {MOST_LINE:,} characters, and is no JSON; is a line break missing?"
+            f"{owner}, line {blank + 1}: it has over {MOST_LINE:,} characters and is not JSON; is a line break missing?"
         )
-    return CsvRows(owner, chain([first], text) if first else iter(()), blank, chosen)
+    table = CsvRows(owner, chain([first], text) if first else iter(()), blank, chosen)
+    if table.problem is None:
+        return table
+    objects = table.objects()
+    if objects is None:
+        raise InvalidInputError(table.problem)
+    lines = cast(TextIO, objects)  # each is a whole object, so they are never read by pieces
+    return JsonRows(owner, next(objects), lines, table.line + 1, chosen)
 
 
 def _half_empty(prompt: Any, output: Any, columns: Columns, titles: Sequence[str]) -> dict[int, str]:
@@ -115,7 +122,7 @@ def _half_empty(prompt: Any, output: Any, columns: Columns, titles: Sequence[str
 
 
 def _without(block: Block, columns: Columns, titles: Sequence[str], size: int) -> dict[str, Any]:
-    """Rows that are no requests that were served: reason to a mask."""
+    """Rows that are not requests that were served: reason to a mask."""
     found = {}
     for place, name in columns.failed.items():
         cells = block.pick(place)

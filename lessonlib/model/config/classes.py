@@ -28,7 +28,7 @@ OTHERWISE = {
 
 
 def names_of(config: dict[str, Any]) -> list[str]:
-    """The classes that a config names; InvalidInputError where they are no names."""
+    """The classes that a config names; InvalidInputError where they are not names."""
     names = config.get("architectures")
     names = [names] if isinstance(names, str) else names
     if names is None:

@@ -1,0 +1,2343 @@
+// The explorers of the lesson: the arithmetic of lessonlib, pictures of it, and the controls beneath them.
+//
+// One module, no dependency, no build step. Its first part is the library's arithmetic, formula by formula and sentence
+// by sentence: tests/test_explorer_arithmetic.py holds every number to Python's and every refusal to its words. Names
+// are the library's, SI units inside. What a model, a device and a dtype are comes as plain numbers: explorer_data.py.
+
+// ---- Numbers and values as Python prints them
+
+const MOST_TOKENS = 2 ** 53; // the largest count that a float64 holds exactly
+const total = (items, of) => items.reduce((sum, item) => sum + of(item), 0);
+const ratio = (over, under) => (under ? over / under : NaN);
+const grouped = (digits) => digits.replace(/\B(?=(\d{3})+$)/g, ",");
+const minus = (x) => (x < 0 || Object.is(x, -0) ? "-" : "");
+const exponent = (power) => `e${power < 0 ? "-" : "+"}${String(Math.abs(power)).padStart(2, "0")}`;
+
+// round(|x| * 10 ** places), half to even and exact, as Python rounds: the digits of a whole number.
+function scaledDigits(x, places) {
+  let [whole, bits] = [Math.abs(x), 0n]; // |x| = whole / 2 ** bits
+  for (; !Number.isInteger(whole); bits += 1n) whole *= 2;
+  const over = BigInt(whole) * 10n ** BigInt(Math.max(places, 0));
+  const under = 2n ** bits * 10n ** BigInt(Math.max(-places, 0));
+  const [quotient, rest] = [over / under, 2n * (over % under)];
+  return String(rest > under || (rest === under && quotient % 2n) ? quotient + 1n : quotient);
+}
+
+// The first `digits` significant digits, and the power of ten of the first, after rounding.
+function significantDigits(x, digits) {
+  if (!x) return ["0".repeat(digits), 0];
+  for (let power = Math.floor(Math.log10(Math.abs(x))) - 1; ; power += 1) {
+    const found = scaledDigits(x, digits - 1 - power);
+    if (found.length === digits) return [found, power];
+  }
+}
+
+// f"{x:.{places}f}", f"{x:.{digits}g}" and f"{n:,}" of Python; with `comma` a comma after each thousand.
+export function fixed(x, places, comma = false) {
+  if (!Number.isFinite(x)) return repr(x);
+  const digits = scaledDigits(x, places).padStart(places + 1, "0");
+  const whole = digits.slice(0, digits.length - places);
+  return minus(x) + (comma ? grouped(whole) : whole) + (places ? `.${digits.slice(-places)}` : "");
+}
+export function general(x, digits, comma = false) {
+  if (!Number.isFinite(x)) return repr(x);
+  const [found, power] = significantDigits(x, digits);
+  const shorter = (text) => (text.includes(".") ? text.replace(/\.?0*$/, "") : text);
+  if (power >= -4 && power < digits) return shorter(fixed(x, digits - 1 - power, comma));
+  return minus(x) + shorter(`${found[0]}.${found.slice(1)}`) + exponent(power);
+}
+export const commas = (n) => minus(n) + grouped(String(BigInt(Math.abs(n))));
+
+// What cannot be seen, escaped: names come from outside.
+const printable = (text) =>
+  text.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, (letter) => {
+    const [code, hex] = [letter.codePointAt(0), letter.codePointAt(0).toString(16)];
+    const long = code < 2 ** 16 ? `\\u${hex.padStart(4, "0")}` : `\\U${hex.padStart(8, "0")}`;
+    return { 9: "\\t", 10: "\\n", 13: "\\r" }[code] ?? (code < 2 ** 8 ? `\\x${hex.padStart(2, "0")}` : long);
+  });
+
+// repr(value): a whole number is an int up to 2**53, a BigInt always; what is to be a float comes from `asFloat`.
+function repr(value) {
+  if (value === null || value === undefined) return "None";
+  if (typeof value === "boolean") return value ? "True" : "False";
+  if (typeof value === "string") {
+    const quote = value.includes("'") && !value.includes('"') ? '"' : "'";
+    return quote + printable(value.replaceAll("\\", "\\\\").replaceAll(quote, `\\${quote}`)) + quote;
+  }
+  if (typeof value !== "number") return value.said ?? String(value);
+  return Number.isInteger(value) && Math.abs(value) <= MOST_TOKENS ? String(value) : floatRepr(value);
+}
+function floatRepr(value) {
+  if (!Number.isFinite(value)) return Number.isNaN(value) ? "nan" : `${minus(value)}inf`;
+  const [mantissa, power] = value.toExponential().split("e");
+  if (value && (power < -4 || power >= 16)) return mantissa + exponent(Number(power));
+  const plain = minus(value) + Math.abs(value).toFixed(Math.max(1, mantissa.replace(/\D/g, "").length - 1 - power));
+  return plain;
+}
+const asFloat = (value) => ({ said: floatRepr(value) });
+
+const PREFIXES = { B: [[1e18, "E"], [1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]] };
+PREFIXES.FLOP = PREFIXES.B;
+PREFIXES.s = [[1, ""], [1e-3, "m"], [1e-6, "µ"], [1e-9, "n"]];
+function significant(value, digits) {
+  if (!value || !Number.isFinite(value)) return value ? repr(value) : "0";
+  return fixed(value, Math.max(0, digits - 1 - significantDigits(value, digits)[1]), true);
+}
+
+// `value` with `digits` significant digits, an SI prefix and the unit: "15.01 GB".
+function formatQuantity(value, unit, digits) {
+  if (typeof value !== "number") throw wrong("format", "value", value, "a number that a float holds");
+  if (Number.isNaN(value)) return "undefined";
+  const [first, power] = Number.isFinite(value) ? significantDigits(value, digits) : ["0", 0];
+  const size = Number(`${first}e${power - digits + 1}`); // as it will be shown: 999,999 B is 1.000 MB
+  const [factor, prefix] = PREFIXES[unit].find(([least]) => size >= least) ?? [1, ""];
+  return `${significant(value / factor, digits)} ${prefix}${unit}`;
+}
+export const formatBytes = (value, digits = 4) => formatQuantity(value, "B", digits);
+export const formatFlops = (value, digits = 4) => formatQuantity(value, "FLOP", digits);
+export const formatSeconds = (value, digits = 4) => formatQuantity(value, "s", digits);
+export const formatPercent = (share, digits = 3) =>
+  Number.isNaN(share) ? "undefined" : `${significant(100 * share, digits)} %`;
+export const tokensLabel = (value) => // 1, 128, 1k, 12.8k, 1M
+  value >= 1e6 ? `${general(value / 1e6, 4)}M` : value >= 1e3 ? `${general(value / 1e3, 4)}k` : general(value, 4);
+
+// ---- Refusals, and what a value must be
+
+// What the library refuses: `message` is its sentence, `kind` the class of its error.
+export class Refused extends Error {
+  constructor(message, kind = "InvalidInputError", more = {}) {
+    super(printable(message));
+    Object.assign(this, { name: "Refused", kind, ...more });
+  }
+}
+function wrong(owner, name, value, expected, remedy = "", kind = "InvalidInputError") {
+  const letters = [...repr(value)];
+  const shown = letters.length <= 80 ? letters.join("") : `${letters.slice(0, 60).join("")}... (${letters.length} characters)`;
+  return new Refused(`${owner}: ${name} is ${shown}; expected ${expected}${remedy && "; "}${remedy}.`, kind);
+}
+// What `make` makes; null where it is refused, as one of `kinds` if there are some.
+function unless(make, kinds = null) {
+  try {
+    return make();
+  } catch (error) {
+    if (error instanceof Refused && (kinds === null || kinds.includes(error.kind))) return null;
+    throw error;
+  }
+}
+
+const LARGEST = Number.MAX_VALUE;
+const within = (least, most) => (value) => typeof value === "number" && least <= value && value <= most;
+const wholeWithin = (least, most) => (value) => within(least, most)(value) && Number.isInteger(value);
+const count = (least = 1, most = null) => ({
+  expected: `a whole number ${most ? `from ${commas(least)} to ${commas(most)}` : `of at least ${commas(least)}`}`,
+  takes: wholeWithin(least, most ?? LARGEST),
+});
+const rate = (unit, zero = false) => ({
+  expected: `a finite number of ${unit}, ${zero ? "zero or more" : "more than zero"}`,
+  takes: within(zero ? 0 : Number.MIN_VALUE, LARGEST),
+});
+const tokensFrom = (least) => ({
+  expected: `a whole number from ${least} to 2**53, or an array of them`,
+  takes: wholeWithin(least, MOST_TOKENS),
+});
+const choice = (words) => ({ expected: `one of ${words.join(", ")}`, takes: (value) => words.includes(value) });
+const optional = (rule) => ({
+  ...rule,
+  expected: `${rule.expected}, or None`,
+  takes: (value) => value === null || value === undefined || rule.takes(value),
+});
+const BATCH = count(1, MOST_TOKENS);
+const PAGE = count(1, 2 ** 20);
+const FLAG = { expected: "True or False", takes: (value) => typeof value === "boolean" };
+const FRACTION = { expected: "a fraction more than 0 and at most 1", takes: within(Number.MIN_VALUE, 1) };
+const TOKENS = { ...BATCH, expected: "a whole number from 1 to 9.007199255e+15, or an array of them" };
+const AT_LEAST_ZERO = { expected: "a number of at least 0, or an array of them", takes: within(0, LARGEST) };
+const ABOVE_ZERO = { expected: "a number above 0, or an array of them", takes: within(Number.MIN_VALUE, Infinity) };
+function check(rule, owner, name, value) {
+  if (!rule.takes(value)) throw wrong(owner, name, value, rule.expected, "", rule.kind);
+  return value;
+}
+
+// ---- Precision: a dtype for each part
+
+const UNQUANTISED = ["fp32", "fp16", "bf16"];
+const MULTIPLIED_IN = { fp8: "fp8", nvfp4: "fp4" };
+const OTHER_16_BITS = { bf16: "fp16", fp16: "bf16" };
+const KERNELS = ["blocks", "experts", "head", "attention"];
+const PARTS = ["experts", "head", "embedding", "other", "cache", "index", "state", "dispatch"];
+const bitsSaid = (dtype) => (/^[\d.]+(e[-+]?\d+)? bits$/.test(dtype) ? Number(dtype.slice(0, -5)) : NaN);
+
+// `parts`: dtypes by part, the keywords of the library's Precision; `bits`: of each dtype that has a name.
+export class Precision {
+  constructor(parts, bits) {
+    const dtype = {
+      expected: `a dtype, one of ${Object.keys(bits).join(", ")}, or such as '4.25 bits'`,
+      takes: (value) => typeof value === "string" && (value in bits || within(0.1, 64)(bitsSaid(value))),
+      kind: "UnknownNameError",
+    };
+    const text = { expected: "a text, such as 'bf16'", takes: (value) => typeof value === "string" && value !== "" };
+    this.bits = bits;
+    this.blocks = check(dtype, "Precision", "blocks", parts.blocks === undefined ? "bf16" : parts.blocks);
+    for (const part of PARTS) this[part] = check(optional(dtype), "Precision", part, parts[part]) ?? null;
+    this.compute = check(optional(text), "Precision", "compute", parts.compute) ?? null;
+    this.experts ??= this.blocks;
+    const plain = UNQUANTISED.includes(this.blocks) ? this.blocks : "bf16";
+    for (const part of ["head", "embedding", "other", "cache"]) this[part] ??= plain;
+    this.plain = plain === this.blocks || this.other !== "fp16" ? plain : "fp16"; // what is not quantised, and operands
+    this.computeBytes = this.compute === "fp4" ? 0.5 : this.bytes(this.compute ?? this.plain);
+    this.sentBytes = this.plain === "fp32" ? 4 : 2;
+    this.dispatchedBytes = this.dispatch === null ? this.sentBytes : this.bytes(this.dispatch);
+  }
+  with(parts) {
+    return new Precision({ ...this, ...parts }, this.bits);
+  }
+  bytes(dtype) {
+    return (this.bits[dtype] ?? bitsSaid(dtype)) / 8;
+  }
+  bytesOf(part) {
+    return this.bytes(this[part] ?? this.cache);
+  }
+  stateBytes(stated) {
+    return this.bytes(this.state || stated || (UNQUANTISED.includes(this.compute) ? this.compute : this.plain));
+  }
+  // The dtype that a kernel multiplies in, on a device with these peaks.
+  operand(kernel, peaks) {
+    if (this.compute !== null) return this.compute;
+    const stored = kernel === "blocks" || kernel === "experts" ? this[kernel] : "";
+    if (MULTIPLIED_IN[stored] in peaks) return MULTIPLIED_IN[stored];
+    const plain = UNQUANTISED.includes(stored) ? stored : this.plain;
+    return OTHER_16_BITS[plain] in peaks && !(plain in peaks) ? OTHER_16_BITS[plain] : plain;
+  }
+}
+
+// ---- Laws of mixers: what a token attends to, what a pass reads, what a sequence holds
+
+// How many of `steps` tokens after `cached` ones have a span below or at `limit`, as no more tokens are there.
+const below = (limit, cached, steps) => Math.min(Math.max(Math.floor(limit - cached), 0), steps);
+const allSpans = (cached, fresh) => fresh * cached + (fresh * (fresh + 1)) / 2;
+function spansUpTo(limit, cached, fresh) {
+  if (cached >= limit) return fresh * limit;
+  const growing = below(limit, cached, fresh);
+  return growing * cached + (growing * (growing + 1)) / 2 + (fresh - growing) * limit;
+}
+const cutAt = (limit) => (cached, steps) => {
+  const first = below(limit, cached, steps);
+  return [[cached, first], [cached + first, steps - first]];
+};
+
+const ALL = {
+  spanSum: allSpans,
+  read: (cached) => cached,
+  readSum: (cached, steps, spans) => spans - steps,
+  held: (tokens) => tokens,
+  stretches: (cached, steps) => [[cached, steps]],
+  fillsAt: Infinity, // tokens up to which all are held and seen, and after which both stay the same; null: another law
+  period: null,
+};
+const OWN = { ...ALL, fillsAt: null };
+const LAWS = {
+  all: () => ALL,
+  window: ({ window }) => ({
+    ...ALL,
+    spanSum: (cached, fresh) => spansUpTo(window, cached, fresh),
+    read: (cached) => Math.min(cached, window - 1),
+    held: (tokens) => Math.min(tokens, window),
+    fillsAt: window,
+  }),
+  chunk: ({ chunk }) => ({
+    ...OWN,
+    spanSum(cached, fresh) {
+      const before = cached % chunk;
+      const [whole, rest] = [Math.floor((before + fresh) / chunk), (before + fresh) % chunk];
+      return whole * ((chunk * (chunk + 1)) / 2) + (rest * (rest + 1)) / 2 - (before * (before + 1)) / 2;
+    },
+    read: (cached) => cached % chunk,
+    held: (tokens) => Math.min(tokens, chunk),
+    period: chunk,
+  }),
+  sparse: ({ top_k: most }) => ({
+    ...OWN,
+    spanSum: (cached, fresh) => spansUpTo(most, cached, fresh),
+    read: (cached, fresh) => Math.min(cached, fresh * most),
+    readSum: (cached, steps, spans) => spans - below(most, cached, steps),
+    stretches: cutAt(most),
+  }),
+  blocks({ top_k: most, block }) {
+    function unseen(tokens) {
+      const [whole, rest] = [Math.floor(tokens / block), tokens % block];
+      const past = Math.max(whole - most, 0);
+      return (block * past * (past + 1)) / 2 + rest * Math.max(whole + 1 - most, 0);
+    }
+    const spanSum = (cached, fresh) => allSpans(cached, fresh) - block * (unseen(cached + fresh) - unseen(cached));
+    return { ...OWN, spanSum, read: (cached, fresh) => Math.min(cached, spanSum(cached, fresh) - fresh), period: block };
+  },
+  entries({ rate: each, top_k: most }) {
+    const limit = most ? each * most : Infinity;
+    function spans(tokens) {
+      const growing = Math.min(tokens, limit - 1);
+      const whole = Math.floor(growing / each);
+      const sum = (each ** 2 * whole * (whole - 1)) / 2 + each * whole * (growing - whole * each + 1);
+      return most ? sum + Math.max(tokens - limit + 1, 0) * limit : sum;
+    }
+    const spanSum = (cached, fresh) => spans(cached + fresh) - spans(cached);
+    return {
+      ...OWN,
+      spanSum,
+      read: (cached, fresh) => Math.min(cached, Math.max(spanSum(cached, fresh) - fresh, 0)),
+      readSum: (cached, steps, sum) => sum - (steps - below(each - 1, cached, steps)),
+      held: (tokens) => each * Math.floor(tokens / each),
+      stretches: cutAt(each - 1),
+    };
+  },
+};
+// Of layers that share another one's cache: they hold nothing.
+const lawOf = ({ kind, shared, ...numbers }) => ({ ...LAWS[kind](numbers), ...(shared && { held: () => 0, fillsAt: null }) });
+
+// ---- Sizes: a model in a precision on some devices
+
+const LAYOUTS = { tensor: "tensor parallelism", expert: "data-parallel attention with expert parallelism" };
+
+// Copies of what the heads of a mixer share, over a tensor-parallel group; Refused where heads do not divide.
+function cacheCopies({ owner, heads = 0, kv_heads: kvHeads = 0, whole = false }, split) {
+  const devices = BigInt(split);
+  if (heads % split) throw wrong(owner, "devices", devices, `a number that divides its ${heads} heads`);
+  if (kvHeads % split && split % kvHeads) {
+    throw wrong(owner, "devices", devices, `a number that divides its ${kvHeads} KV heads, or a multiple of them`);
+  }
+  return whole ? split : kvHeads ? Math.max(1, split / kvHeads) : 1;
+}
+const copiedWeights = ({ copies }, split) => total(copies, (copy) => (cacheCopies(copy, split) - 1) * copy.weights);
+
+function collectives(model, precision, devices, layout) {
+  if (devices === 1) return { number: 0, bytes: 0 };
+  if (layout === "tensor") {
+    const numbers = ((model.reduces * 2 * (devices - 1)) / devices) * model.width;
+    return { number: model.reduces, bytes: numbers * precision.sentBytes };
+  }
+  let [number, bytes] = [0, 0];
+  for (const { layers, routed_width: width, experts, picked } of model.experts) {
+    let none = 1; // the chance that a device, with experts / devices of them, holds none of those picked
+    for (let i = 0; i < picked; i += 1) none *= Math.max(0, experts - experts / devices - i) / (experts - i);
+    number += 2 * layers;
+    bytes += layers * width * ((devices - 1) * (1 - none)) * (precision.dispatchedBytes + precision.sentBytes);
+  }
+  return { number, bytes };
+}
+
+// All layers of one kernel: FLOPs and bytes of one sequence.
+function layerKind(kernel, precision, split) {
+  const { layers, label } = kernel;
+  const of = (name) => kernel[name] ?? 0;
+  const copies = layers * (kernel.copied_whole ? split : 1);
+  const state = precision.stateBytes(kernel.state_dtype) * of("state_elements");
+  const cache = layers * of("cache_elements") * cacheCopies(kernel, split);
+  return {
+    part: `${layers} x ${label}`, label, layers, law: lawOf(kernel.law),
+    pairFlops: copies * of("pair_flops"),
+    freshPairFlops: copies * (kernel.fresh_pair_flops ?? of("pair_flops")),
+    expandFlops: copies * of("expand_flops"),
+    tokenFlops: copies * of("token_flops"),
+    cacheBytes: cache * precision.bytesOf(kernel.cache_part ?? "cache"),
+    stateBytes: layers * (state + precision.computeBytes * of("conv_elements")),
+  };
+}
+const kindBytes = (kind, tokens) => kind.cacheBytes * kind.law.held(tokens) + kind.stateBytes;
+const sequenceBytes = (sizes, tokens) => total(sizes.kinds, (kind) => kindBytes(kind, tokens));
+
+function sizesOf(model, precision, devices, layout) {
+  const [split, replicas] = layout === "tensor" ? [devices, 1] : [1, devices];
+  const of = (part) => precision.bytesOf(part);
+  const { weights, experts: ffns, again, head_bias: bias } = model;
+  const copied = total(model.mixers, (mixer) => mixer.layers * copiedWeights(mixer, split));
+  const stored = total(model.mixers, (mixer) => mixer.stored * copiedWeights(mixer, split));
+  const routers = (split - 1) * total(ffns, (ffn) => ffn.layers * ffn.router_weights);
+  const other = weights.other - total(ffns, (ffn) => ffn.layers * ffn.experts * ffn.other_weights) - bias + routers;
+  const block = replicas * ((weights.blocks + stored) * of("blocks") + other * of("other"));
+  const more = (again[0] + copied - stored - model.idle_weights) * of("blocks") + again[1] * of("other");
+  const headBytes = replicas * (weights.head * of("head") + bias * of("other"));
+  let [picked, resident] = [0, 0];
+  const experts = ffns.map((ffn) => {
+    const each = ffn.layers * (ffn.weights * of("experts") + ffn.other_weights * of("other"));
+    const idle = 1 - ffn.picked / ffn.experts;
+    picked += ffn.layers * ffn.picked * ffn.weights;
+    resident += replicas * Math.ceil(ffn.experts / replicas) * each;
+    return { bytes: ffn.experts * each, logIdle: idle ? Math.log1p(idle - 1) : -Infinity };
+  });
+  const kinds = model.kernels.map((kernel) => layerKind(kernel, precision, split));
+  const sent = collectives(model, precision, devices, layout);
+  return {
+    tokenFlops: 2 * (model.block_matmul_weights - picked + copied + routers),
+    expertFlops: 2 * picked, logitFlops: 2 * weights.head,
+    blockBytes: block + replicas * more, headBytes, experts, kinds, replicas,
+    residentBytes: block + headBytes + replicas * weights.embedding * of("embedding") + resident,
+    collectives: sent.number, collectiveBytes: sent.bytes,
+  };
+}
+
+// A draft head beside its target: what it shares lies in memory once, as the target's.
+function draftSizesOf(draft, precision, devices, layout) {
+  const sizes = sizesOf(draft.body, precision, devices, layout);
+  const projection = sizes.replicas * draft.projection * precision.bytesOf("blocks");
+  const residentBytes = sizes.residentBytes + projection - (draft.shares_head ? sizes.headBytes : 0);
+  const tokenFlops = sizes.tokenFlops + 2 * draft.projection;
+  return { ...sizes, tokenFlops, blockBytes: sizes.blockBytes + projection, residentBytes };
+}
+
+// ---- Work of passes, and its time under the roofline
+
+const NOTHING = { weights: 0, cacheRead: 0, cacheWrite: 0, state: 0, times: 1 };
+const work = (part, kernel, flops, more) => ({ part, kernel, flops, ...NOTHING, ...more });
+
+// Dense linear layers, routed experts, LM head. `fullest`: tokens of the fullest device over their mean.
+function linearWork(sizes, tokens, logits, times = 1, fullest = 1) {
+  const one = { weights: sizes.blockBytes, times };
+  const found = [work("linear layers", "blocks", sizes.tokenFlops * tokens * fullest, one)];
+  if (sizes.experts.length) {
+    const weights = total(sizes.experts, ({ bytes, logIdle }) => -bytes * Math.expm1(tokens * logIdle));
+    found.push(work("routed experts", "experts", sizes.expertFlops * tokens, { weights, times }));
+  }
+  const head = { weights: sizes.headBytes, times };
+  return [...found, work("LM head", "head", sizes.logitFlops * logits * fullest, head)];
+}
+function pairWork(kind, read, pairs) {
+  if (!kind.expandFlops) return kind.pairFlops * pairs;
+  const expanded = kind.freshPairFlops * pairs + kind.expandFlops * read;
+  return read > 0 ? Math.min(kind.pairFlops * pairs, expanded) : expanded;
+}
+// Attention, or the update of a constant state, of all layers of one kind: in one pass, and in decode steps together.
+function attentionWork(kind, fresh, cached, batch, times = 1) {
+  const [cache, state] = [batch * kind.cacheBytes, 2 * batch * kind.stateBytes];
+  if (!cache) return work(kind.part, "attention", batch * fresh * kind.tokenFlops, { state, times });
+  const read = kind.law.read(cached, fresh);
+  const flops = batch * pairWork(kind, read, kind.law.spanSum(cached, fresh));
+  return work(kind.part, "attention", flops, { cacheRead: cache * read, cacheWrite: cache * fresh, times });
+}
+function attentionOfSteps(kind, prompt, steps, batch) {
+  const [cache, state] = [batch * kind.cacheBytes, 2 * batch * steps * kind.stateBytes];
+  if (!cache) return [work(kind.part, "attention", batch * steps * kind.tokenFlops, { state })];
+  return kind.law.stretches(prompt, steps).map(([first, number]) => {
+    const spans = kind.law.spanSum(first, number);
+    const cacheRead = cache * kind.law.readSum(first, number, spans);
+    return work(kind.part, "attention", batch * kind.pairFlops * spans, { cacheRead, cacheWrite: cache * number });
+  });
+}
+
+// Sequences that there would be if each device that serves its own had as many as the fullest.
+const seats = ({ replicas }, batch) => (replicas === 1 ? batch : Math.ceil(batch / replicas) * replicas);
+// Passes: their works, tokens of the fullest device, their number, the share of the works that is done.
+function passesOf(sizes, attention, batch, tokens, logits, number) {
+  const fullest = seats(sizes, batch) / batch;
+  const works = [...attention, ...linearWork(sizes, tokens, logits, number, fullest)];
+  return { sizes, works, tokens: (number * tokens * fullest) / sizes.replicas, number, done: 1 / fullest };
+}
+function equalPasses(sizes, fresh, cached, batch, logits, number = 1) {
+  const full = seats(sizes, batch);
+  const attention = sizes.kinds.map((kind) => attentionWork(kind, fresh, cached, full, number));
+  return passesOf(sizes, attention, batch, batch * fresh, batch * logits, number);
+}
+function decodeSteps(sizes, prompt, number, batch) {
+  const full = seats(sizes, batch);
+  const attention = sizes.kinds.flatMap((kind) => attentionOfSteps(kind, prompt, number, full));
+  return passesOf(sizes, attention, batch, batch, batch, number);
+}
+
+const SUMS = ["flops", "weights", "cacheRead", "cacheWrite", "state", "computeSeconds", "memorySeconds", "seconds"];
+const DONE = new Set(["flops", "cacheRead", "cacheWrite", "state"]); // less where devices less full wait
+
+// Works of one part, each under the roofline, added up; `bounds`: what binds them.
+class Roof {
+  constructor(phase, part, kernel) {
+    Object.assign(this, { phase, part, kernel, bounds: new Set() });
+    for (const name of SUMS) this[name] = 0;
+  }
+  add(sums, bounds) {
+    for (const name of SUMS) this[name] += sums[name];
+    bounds.forEach((bound) => this.bounds.add(bound));
+  }
+  get bytes() {
+    return this.weights + this.cacheRead + this.cacheWrite + this.state;
+  }
+  get intensity() {
+    return ratio(this.flops, this.bytes);
+  }
+  get bound() {
+    return this.bounds.size > 1 ? "both" : ([...this.bounds][0] ?? "nothing");
+  }
+}
+
+// Passes on a deployment, one after another: bytes and FLOPs of all devices, seconds of the group.
+export class Phase {
+  constructor({ peaks, bandwidth, efficiency, linkRate, collectiveLatency }, runs, name = "pass") {
+    let [busy, communication, passes] = [0, 0, 0];
+    for (const { sizes, works, tokens, number } of runs) {
+      for (const one of works) {
+        const compute = (one.computeSeconds = one.flops / peaks[one.kernel]);
+        const memory = (one.memorySeconds = (one.weights + one.cacheRead + one.cacheWrite + one.state) / bandwidth);
+        one.seconds = efficiency.overlap ? Math.max(compute, memory) : compute + memory;
+        busy += one.times * one.seconds;
+      }
+      if (sizes.collectives && linkRate !== null) {
+        communication += tokens * (sizes.collectiveBytes / linkRate) + number * (sizes.collectives * collectiveLatency);
+      }
+      passes += number;
+    }
+    const overhead = passes * efficiency.overhead;
+    Object.assign(this, { name, runs, passes, communication, overhead, seconds: busy + communication + overhead });
+  }
+  // The parts by name, each under its roof.
+  get roofs() {
+    if (this.known) return this.known;
+    this.known = {};
+    for (const { works, done } of this.runs) {
+      for (const one of works) {
+        const roof = (this.known[one.part] ??= new Roof(this.name, one.part, one.kernel));
+        const share = one.kernel === "experts" ? one.times : one.times * done;
+        for (const name of SUMS) roof[name] += one[name] * (DONE.has(name) ? share : one.times);
+        if (one.seconds * one.times) roof.bounds.add(one.computeSeconds > one.memorySeconds ? "compute" : "memory");
+      }
+    }
+    return this.known;
+  }
+  part(linear) {
+    const found = new Roof(this.name, ...(linear ? ["linear layers", "blocks"] : ["attention", "attention"]));
+    const inside = Object.values(this.roofs).filter((roof) => (roof.kernel === "attention") !== linear);
+    inside.forEach((roof) => found.add(roof, roof.bounds));
+    return found;
+  }
+  get linear() {
+    return this.part(true);
+  }
+  get attention() {
+    return this.part(false);
+  }
+  sum(name) {
+    return total(Object.values(this.roofs), (roof) => roof[name]);
+  }
+  get flops() {
+    return this.sum("flops");
+  }
+  get bytes() {
+    return this.sum("bytes");
+  }
+  get cacheRead() {
+    return this.sum("cacheRead");
+  }
+}
+
+// ---- Deployment: a model on devices, and what their memory holds
+
+const EFFICIENCY = {
+  mfu: FRACTION, mbu: FRACTION, overhead: rate("seconds", true), overlap: FLAG,
+  all_reduce_latency: rate("seconds", true), all_to_all_latency: rate("seconds", true),
+};
+const GIVEN = { devices: 1, layout: "tensor", link: null, memoryFraction: 0.9, prefillChunk: null, speculation: null };
+const MOST_DEVICES = 1024; // of one group that a remedy may name
+
+// As the library's Deployment. `given`: model, accelerator, precision, efficiency, and what of GIVEN differs.
+export class Deployment {
+  constructor(given) {
+    Object.assign(this, GIVEN, given, { given });
+    const { model, accelerator, devices, layout, precision, efficiency, speculation } = this;
+    check(count(), "Deployment", "devices", devices);
+    check(choice(Object.keys(LAYOUTS)), "Deployment", "layout", layout);
+    check(optional(rate("byte/s")), "Deployment", "link", this.link);
+    check(FRACTION, "Deployment", "memory_fraction", this.memoryFraction);
+    check(optional(count()), "Deployment", "prefill_chunk", this.prefillChunk);
+    this.collectiveLatency = efficiency[layout === "tensor" ? "all_reduce_latency" : "all_to_all_latency"];
+    this.linkRate = this.link ?? accelerator.link;
+    if (devices > 1 && this.linkRate === null) {
+      const words = `has no link figure, so what ${BigInt(devices)} devices send cannot be timed`;
+      const remedy = "give link= in byte/s one way, or take devices=1";
+      throw new Refused(`Deployment: ${repr(accelerator.name)} ${words}; ${remedy}.`);
+    }
+    this.dtypes = Object.fromEntries(KERNELS.map((kernel) => [kernel, precision.operand(kernel, accelerator.peaks)]));
+    this.peaks = {};
+    for (const [kernel, dtype] of Object.entries(this.dtypes)) {
+      this.peaks[kernel] = devices * efficiency.mfu * accelerator.peaks[dtype];
+      if (dtype in accelerator.peaks) continue;
+      const known = `it has ${Object.keys(accelerator.peaks).join(", ")}. Choose one of these to compute in.`;
+      throw new Refused(`Accelerator ${repr(accelerator.name)} has no ${dtype} peak; ${known}`, "UnknownNameError");
+    }
+    if (model.unknown) throw new Refused(model.unknown);
+    const on = [precision, devices, layout];
+    this.sizes = sizesOf(model, ...on);
+    this.draftSizes = speculation?.draft ? draftSizesOf(speculation.draft, ...on) : null;
+    this.weightBytes = this.sizes.residentBytes + (this.draftSizes?.residentBytes ?? 0);
+    this.memoryAvailable = this.memoryFraction * devices * accelerator.memory;
+    this.memoryFree = this.memoryAvailable - this.weightBytes;
+    this.maxPositions = model.max_positions; // a draft head has its target's
+    this.bandwidth = devices * efficiency.mbu * accelerator.bandwidth;
+    this.cacheBytesPerToken = total(this.sizes.kinds, (kind) => kind.cacheBytes);
+  }
+  with(changes) {
+    return new Deployment({ ...this.given, ...changes });
+  }
+  sequenceBytes(tokens) {
+    return sequenceBytes(this.sizes, tokens) + (this.draftSizes ? sequenceBytes(this.draftSizes, tokens) : 0);
+  }
+  memoryNeeded(tokens, batch = 1) {
+    return this.weightBytes + seats(this.sizes, batch) * this.sequenceBytes(tokens);
+  }
+  fits(tokens, batch = 1) {
+    return this.memoryNeeded(tokens, batch) <= this.memoryAvailable;
+  }
+}
+
+// The deployment of settings: names of the data's lists, or objects of the same form in their place.
+export function deploymentOf(data, settings) {
+  const find = (list, kind) => {
+    const name = settings[kind];
+    const found = typeof name === "object" && name !== null ? name : list.find((one) => one.name === name);
+    if (found) return found;
+    throw new Refused(`Unknown ${kind} ${repr(name)}: expected one of the ${list.length} here.`, "UnknownNameError");
+  };
+  const [model, accelerator] = [find(data.models, "model"), find(data.accelerators, "accelerator")];
+  const { precision = "bf16", efficiency = "floor" } = settings;
+  const parts = typeof precision === "object" && precision !== null ? precision : { blocks: precision };
+  const known = { ...data.efficiencies, ...accelerator.efficiencies };
+  const numbers = typeof efficiency === "string" ? known[efficiency] : efficiency;
+  if (!numbers) throw new Refused(accelerator.no_efficiencies ?? `Unknown efficiency ${repr(efficiency)}.`);
+  const set = { model, accelerator, precision: new Precision(data.precisions[precision] ?? parts, data.bits) };
+  set.efficiency = { ...data.efficiencies.floor, ...numbers };
+  for (const [name, rule] of Object.entries(EFFICIENCY)) check(rule, "Efficiency", name, set.efficiency[name]);
+  for (const name of Object.keys(GIVEN)) if (settings[name] !== undefined) set[name] = settings[name];
+  return new Deployment(set);
+}
+
+// The largest batch of sequences that hold `tokens` tokens each; 0 when not even one fits.
+export function largestBatch(deployment, tokens) {
+  check(count(), "largest_batch", "tokens", tokens);
+  if (deployment.memoryFree <= 0) return 0;
+  const each = deployment.sequenceBytes(tokens);
+  if (!each) throw new Refused(`largest_batch: ${deployment.model.name} keeps neither cache nor state; any batch fits.`);
+  let batch = Math.floor(Math.min(deployment.memoryFree / each, MOST_TOKENS));
+  if (batch === MOST_TOKENS) return batch;
+  while (deployment.fits(tokens, batch + 1)) batch += 1;
+  while (batch && !deployment.fits(tokens, batch)) batch -= 1;
+  return batch;
+}
+
+// Refused, with the smallest changes that fit, unless `batch` sequences of `tokens` tokens fit.
+export function requireFit(deployment, tokens, batch = 1) {
+  check(count(), "require_fit", "tokens", tokens);
+  check(count(), "require_fit", "batch", batch);
+  if (deployment.fits(tokens, batch)) return;
+  const { model, accelerator, devices, layout, weightBytes, memoryFraction, memoryAvailable: available } = deployment;
+  const [needed, found] = [deployment.memoryNeeded(tokens, batch), remedies(deployment, tokens, batch)];
+  let nothing = `no dtype and no number of these devices up to ${commas(MOST_DEVICES)} does`;
+  if (deployment.linkRate === null) nothing = "no dtype does, and there is no link figure to join more devices";
+  const words =
+    `${model.name} with ${commas(batch)} x ${commas(tokens)} tokens on ${BigInt(devices)} x ${accelerator.name}` +
+    `${devices === 1 ? "" : ` (${LAYOUTS[layout]})`} needs ${formatBytes(needed)} (weights ${formatBytes(weightBytes)}, ` +
+    `cache ${formatBytes(needed - weightBytes)}); available are ${formatBytes(available)} ` +
+    `(${fixed(100 * memoryFraction, 0)}% of the memory). What would fit: ${found.join("; or ") || nothing}.`;
+  throw new Refused(words, "DoesNotFitError", { needed, available, remedies: found });
+}
+const SMALLER = [
+  [{ cache: "fp8" }, "an fp8 cache"],
+  [{ blocks: "fp8", experts: "fp8" }, "fp8 weights"],
+  [{ blocks: "int4", experts: "int4" }, "int4 weights"],
+  [{ blocks: "int4", experts: "int4", cache: "fp8" }, "int4 weights and an fp8 cache"],
+];
+// The smallest change of each kind that fits: batch, precision, devices.
+function remedies(deployment, tokens, batch) {
+  const largest = largestBatch(deployment, tokens);
+  const found = largest ? [`batch=${BigInt(largest)}`] : [];
+  const stored = (parts) => deployment.with({ precision: deployment.precision.with(parts) });
+  const smaller = SMALLER.find(([parts]) => stored(parts).fits(tokens, batch));
+  if (smaller) found.push(smaller[1]);
+  return deployment.linkRate === null ? found : [...found, ...moreDevices(deployment, tokens, batch, !found.length)];
+}
+// The fewest devices that hold the batch; failing that, if `alone`, the fewest that hold a smaller one.
+function moreDevices(deployment, tokens, batch, alone) {
+  const [each, needed] = [deployment.memoryFraction * deployment.accelerator.memory, deployment.memoryNeeded(tokens, batch)];
+  let [fewest, second] = [deployment.devices, []];
+  if (deployment.layout === "tensor") fewest = needed <= each * MOST_DEVICES ? Math.ceil(needed / each) : MOST_DEVICES + 1;
+  for (let devices = deployment.devices + 1; devices <= MOST_DEVICES; devices += 1) {
+    if (devices < fewest && (second.length || batch === 1 || !alone)) continue;
+    const more = unless(() => deployment.with({ devices })); // heads may not divide over so many
+    if (more?.fits(tokens, batch)) return [`devices=${devices}`];
+    const largest = more && alone && !second.length && batch > 1 ? largestBatch(more, tokens) : 0;
+    if (largest) second = [`devices=${devices} with batch=${BigInt(largest)}`];
+  }
+  return second;
+}
+
+// ---- Requests
+
+// {prompt, output, cached}, checked.
+export function requestOf({ prompt, output, cached = 0 }) {
+  check(tokensFrom(1), "Request", "prompt", prompt);
+  check(tokensFrom(1), "Request", "output", output);
+  check(tokensFrom(0), "Request", "cached", cached);
+  if (cached < prompt) return { prompt, output, cached };
+  const most = "at least one prompt token must be computed, so expected at most prompt - 1";
+  throw new Refused(`Request: cached is ${commas(cached)} but the prompt has ${commas(prompt)} tokens; ${most}.`);
+}
+
+const named = (what, run) => ({ ...run, works: run.works.map((one) => ({ ...one, part: `${what}: ${one.part}` })) });
+// `times` passes of `batch` prompts, or of their chunks, the last one first; a draft prefills them likewise.
+function promptPasses({ prefillChunk, sizes: own, draftSizes }, fresh, cached, batch, times) {
+  function of(sizes) {
+    const [size, inner] = prefillChunk === null ? [0, 0] : [prefillChunk, Math.floor((fresh - 1) / prefillChunk)];
+    const found = [equalPasses(sizes, fresh - inner * size, cached + inner * size, batch, 1, times)];
+    for (let i = 0; i < inner; i += 1) found.push(equalPasses(sizes, size, cached + i * size, batch, 0, times));
+    return found;
+  }
+  return [...of(own), ...(draftSizes ? of(draftSizes).map((run) => named("drafting", run)) : [])];
+}
+function prefillPhase(deployment, prompt, cached, batch) {
+  const [{ replicas }, fresh] = [deployment.sizes, prompt - cached];
+  if (replicas === 1) return new Phase(deployment, promptPasses(deployment, fresh, cached, batch, 1), "prefill");
+  const full = Math.floor(batch / replicas); // passes with one prompt on each device
+  const rest = batch - full * replicas;
+  const last = promptPasses(deployment, fresh, cached, Math.max(rest, 1), Math.min(rest, 1));
+  return new Phase(deployment, [...promptPasses(deployment, fresh, cached, replicas, full), ...last], "prefill");
+}
+function tokensPerRound({ draftTokens, acceptance }) {
+  const idle = 1 - acceptance;
+  if (!(0 < idle && idle < 1)) return 1 + draftTokens * (idle === 0);
+  return -Math.expm1((draftTokens + 1) * Math.log1p(-idle)) / idle;
+}
+// The n_out - 1 steps after the prefill, or the speculative rounds that stand in for them.
+function decodePhase(deployment, prompt, output, batch) {
+  const { sizes, speculation, draftSizes } = deployment;
+  if (!speculation) return new Phase(deployment, [decodeSteps(sizes, prompt, output - 1, batch)], "decode");
+  const drafts = speculation.draftTokens;
+  const [rounds, context] = [(output - 1) / tokensPerRound(speculation), prompt + (output - 2) / 2];
+  const runs = [named("verifying", equalPasses(sizes, drafts + 1, context, batch, drafts + 1, rounds))];
+  if (draftSizes) runs.push(named("drafting", equalPasses(draftSizes, 1, context, batch, 1, rounds * drafts)));
+  return new Phase(deployment, runs, "decode");
+}
+
+const MOST_CHUNKS = 100_000;
+function requireChunks(owner, { prefillChunk }, fresh) {
+  if (prefillChunk === null || fresh / prefillChunk <= MOST_CHUNKS) return;
+  const words = `the prompt needs more than ${commas(MOST_CHUNKS)} prefill chunks; take a larger prefill_chunk`;
+  throw new Refused(`${owner}: ${words}.`);
+}
+
+// Cost of `batch` identical requests, prefilled in one pass and decoded in lockstep: both clocks, both phases.
+export function requestCost(deployment, request, batch = 1) {
+  const { prompt, output, cached } = requestOf(request);
+  check(tokensFrom(1), "request_cost", "batch", batch);
+  const { maxPositions: limit, model } = deployment;
+  if (limit !== null && prompt + output > limit) {
+    const [sum, most] = [`is ${commas(prompt + output)} tokens`, `${model.name} has ${commas(limit)} positions`];
+    const both = `prompt ${commas(prompt)} + output ${commas(output)}`;
+    throw new Refused(`Request: ${both} ${sum}, but ${most}; shorten one of them.`);
+  }
+  requireFit(deployment, prompt + output, batch);
+  requireChunks("request_cost", deployment, prompt - cached);
+  const prefill = prefillPhase(deployment, prompt, cached, batch);
+  const decode = decodePhase(deployment, prompt, output, batch);
+  const ttft = batch === 1 ? prefill.seconds : prefillPhase(deployment, prompt, cached, 1).seconds;
+  const seconds = prefill.seconds + decode.seconds;
+  return {
+    deployment, request, batch, prefill, decode, ttft, seconds,
+    undisturbed: ttft + decode.seconds,
+    tpot: ratio(decode.seconds, output - 1),
+    decodeShare: decode.seconds / seconds,
+    get flops() {
+      return prefill.flops + decode.flops; // summed only where somebody asks
+    },
+    get bytes() {
+      return prefill.bytes + decode.bytes;
+    },
+    get roofs() {
+      return [...Object.values(prefill.roofs), ...Object.values(decode.roofs)];
+    },
+  };
+}
+
+// ---- A full server: requests that come and go
+
+const pages = ({ prompt, output }, page) => Math.ceil((prompt + Math.floor((output + 1) / 2)) / page) * page;
+
+// How many identical requests are under way at a time when memory is full on average; 0 when not even one fits.
+export function memoryBatch(deployment, request, page = 1) {
+  return largestBatch(deployment, pages(requestOf(request), check(PAGE, "memory_batch", "page", page)));
+}
+function fullBatch(deployment, request, page = 1) {
+  const found = memoryBatch(deployment, request, page);
+  if (!found) requireFit(deployment, request.prompt + request.output);
+  return Math.max(1, found);
+}
+
+// `batch` identical requests in steady state, null: the memory batch. Seconds of the GPU clock.
+export function steadyState(deployment, request, batch = null, mixed = false, page = 1) {
+  const { prompt, output, cached } = requestOf(request);
+  check(optional(BATCH), "steady_state", "batch", batch);
+  check(FLAG, "steady_state", "mixed", mixed);
+  check(PAGE, "steady_state", "page", page);
+  const alone = requestCost(deployment, request);
+  if (batch === null) batch = fullBatch(deployment, request, page);
+  else if (batch > 1) requireFit(deployment, pages(request, page), batch);
+  const decode = decodePhase(deployment, prompt, output, batch);
+  const attention = decode.attention.seconds / batch;
+  const linear = decode.seconds / batch - attention;
+  const [prompts, steps] = [Math.min(batch, deployment.sizes.replicas), output - 1];
+  const ttft = (prompts > 1 ? prefillPhase(deployment, prompt, cached, prompts) : alone.prefill).seconds;
+  const parts = { prefill: ttft / prompts, linear, attention };
+  if (mixed) {
+    const riding = (mixedPass(deployment, request, batch) * steps) / batch;
+    parts.prefill = Math.max(0, riding - linear - attention);
+  }
+  const secondsPerRequest = total(Object.values(parts), (seconds) => seconds);
+  const wait = batch * secondsPerRequest;
+  const shares = Object.fromEntries(Object.entries(parts).map(([part, seconds]) => [part, seconds / secondsPerRequest]));
+  return {
+    request, batch, mixed, ttft, parts, shares, wait, secondsPerRequest,
+    tpot: ratio(wait - (mixed ? 0 : ttft), steps),
+    tokensPerSecond: output / secondsPerRequest,
+    step: ratio(batch * (linear + attention), steps),
+  };
+}
+
+// Seconds of one pass that carries `batch` decode tokens and the prompt tokens that arrive meanwhile.
+export function mixedPass(deployment, request, batch) {
+  const { prompt, output, cached } = requestOf(request);
+  const [{ sizes }, steps] = [deployment, output - 1];
+  if (!steps) throw new Refused("mixed_pass: the request has one output token; it has no decode step to ride on.");
+  if (deployment.speculation) throw new Refused("mixed_pass: a mixed pass has one token a sequence; take no drafts.");
+  const [begun, fresh] = [batch / steps, prompt - cached];
+  const tokens = batch + begun * fresh;
+  const attention = sizes.kinds.map((kind) => attentionWork(kind, fresh, cached, 1, begun));
+  const works = [...linearWork(sizes, tokens, batch + begun), ...attention];
+  const together = new Phase(deployment, [{ sizes, works, tokens: tokens / sizes.replicas, number: 1, done: 1 }]);
+  return together.seconds + decodePhase(deployment, prompt, output, batch).attention.seconds / steps;
+}
+
+// The largest batch of identical requests whose TPOT is at most `tpot`: {batch, binds, state}.
+export function atLatency(deployment, request, tpot = 0.03, mixed = false, page = 1) {
+  const { output } = requestOf(request);
+  check(rate("seconds a token"), "at_latency", "tpot", tpot);
+  check(FLAG, "at_latency", "mixed", mixed);
+  check(PAGE, "at_latency", "page", page);
+  if (output < 2) throw wrong("at_latency", "output", output, "2 or more", "one output token has no TPOT");
+  const stateOf = (batch) => steadyState(deployment, request, batch, mixed, page);
+  const full = stateOf(fullBatch(deployment, request, page));
+  if (full.tpot <= tpot) return { batch: full.batch, binds: "memory", state: full };
+  let [low, high, state] = [1, full.batch, stateOf(1)];
+  if (state.tpot > tpot) {
+    const least = `at least ${general(state.tpot, 4)} s, the TPOT of one request at a time on this deployment`;
+    const remedy = "take a longer target, a faster deployment or a smaller model";
+    throw wrong("at_latency", "tpot", asFloat(tpot), least, remedy);
+  }
+  while (high - low > 1) {
+    const middle = stateOf(Math.floor((low + high) / 2));
+    if (middle.tpot <= tpot) [low, state] = [middle.batch, middle];
+    else high = middle.batch;
+  }
+  return { batch: low, binds: "target", state };
+}
+
+// ---- Estimates, in one line each
+
+const passOf = (deployment, batch) => new Phase(deployment, [equalPasses(deployment.sizes, 1, 0, batch, 1)]);
+
+// Tokens in one pass at which the linear layers turn from memory bound to compute bound.
+export const ridgeTokens = (deployment) =>
+  ((deployment.peaks.blocks / deployment.bandwidth) * deployment.precision.bytesOf("blocks")) / 2;
+
+// Block weights that one token uses over those that a decode step at `batch` reads.
+export function usedOverRead({ model, sizes }, batch = 1) {
+  let idle = 0;
+  model.experts.forEach((ffn, i) => {
+    const distinct = -ffn.experts * Math.expm1(batch * sizes.experts[i].logIdle);
+    idle += ffn.layers * ffn.weights * (distinct - ffn.picked);
+  });
+  return model.block_matmul_weights / (model.block_matmul_weights + idle);
+}
+// About prefill time over decode time at `batch`: decode heavy is much below 1.
+export function rho(deployment, request, batch = 1) {
+  const { prompt, output, cached } = requestOf(request);
+  const used = check(tokensFrom(1), "rho", "batch", batch) * usedOverRead(deployment, batch);
+  return ((prompt - cached) / output) * Math.min(used / ridgeTokens(deployment), 1);
+}
+// Time to read caches over time to compute the linear layers at peak, whatever the batch and the memory.
+export function chi(deployment, request) {
+  const { prompt, output, cached } = requestOf(request);
+  const [span, { kinds, replicas }] = [prompt + output / 2, deployment.sizes];
+  const each = total(kinds, (kind) => kind.cacheBytes * (kind.law.read(span - 1, 1) + 1));
+  const computing = ((prompt - cached + output) * passOf(deployment, replicas).linear.computeSeconds) / replicas;
+  return (output * each) / deployment.bandwidth / computing;
+}
+// The batch at which the linear layers of passes that mix prefill in turn compute bound.
+export function roofBatch(deployment, request) {
+  const { prompt, output, cached } = requestOf(request);
+  return ridgeTokens(deployment) / usedOverRead(deployment, MOST_TOKENS) / (1 + (prompt - cached) / output);
+}
+// Roof batch over memory batch: above 1, memory is full before the linear layers are busy.
+export function omega(deployment, request) {
+  const { prompt, output } = requestOf(request);
+  if (deployment.memoryFree <= 0) requireFit(deployment, 1);
+  if (!deployment.cacheBytesPerToken) {
+    throw new Refused(`omega: ${deployment.model.name} keeps no growing cache, so omega says nothing about it.`);
+  }
+  return (roofBatch(deployment, request) * deployment.sequenceBytes(prompt + output / 2)) / deployment.memoryFree;
+}
+
+// ---- The cache over an answer
+
+// [{label, layers, bytes}] by kind of layer: what one sequence of `tokens` tokens holds.
+export const cacheByKind = ({ sizes }, tokens) =>
+  sizes.kinds.map((kind) => ({ label: kind.label, layers: kind.layers, bytes: kindBytes(kind, tokens) }));
+
+// The step that emits output token `position` + 1: {linear, neighbours, own, other, seconds}.
+export function stepParts(deployment, request, position, batch = 1, together = false) {
+  const { prompt, output } = requestOf(request);
+  check(TOKENS, "step_parts", "position", position);
+  check(BATCH, "step_parts", "batch", batch);
+  check(FLAG, "step_parts", "together", together);
+  requestCost(deployment, request);
+  requireFit(deployment, prompt + (together ? output : Math.floor((output + 1) / 2)), batch);
+  if (position > output - 1) {
+    const said = { said: `np.float64(${floatRepr(position)})` };
+    throw wrong("step_parts", "position", said, `whole numbers from 1 to ${commas(output - 1)}, its steps`);
+  }
+  const secondsOf = (run) => new Phase(deployment, [run]).attention.seconds;
+  const own = secondsOf(equalPasses(deployment.sizes, 1, prompt + position - 1, 1, 1));
+  const mean = () => secondsOf(decodeSteps(deployment.sizes, prompt, output - 1, 1)) / (output - 1);
+  const shared = passOf(deployment, batch);
+  const [linear, other] = [shared.linear.seconds, shared.communication + shared.overhead];
+  const neighbours = (Math.ceil(batch / deployment.sizes.replicas) - 1) * (together ? own : mean());
+  return { linear, neighbours, own, other, seconds: linear + neighbours + own + other };
+}
+
+const gcd = (one, other) => (other ? gcd(other, one % other) : one);
+// The first span at which a step moves more bytes of cache and state than of weights; null when it never does.
+export function spanWhereCachePassesWeights({ sizes }, batch = 1) {
+  check(BATCH, "span_where_cache_passes_weights", "batch", batch);
+  const weights = total(linearWork(sizes, batch, batch), (one) => one.weights);
+  const bytes = (one) => one.cacheRead + one.cacheWrite + one.state;
+  const above = (span) => total(sizes.kinds, (kind) => bytes(attentionWork(kind, 1, span - 1, batch))) > weights;
+  function firstAbove(low, high, unit = 1) {
+    while (high - low > unit) {
+      const middle = Math.floor((low + Math.floor((high - low) / 2)) / unit) * unit;
+      if (above(middle)) high = middle;
+      else low = middle;
+    }
+    return high;
+  }
+  const periods = [...new Set(sizes.kinds.map((kind) => kind.law.period).filter(Boolean))];
+  const anew = periods.reduce((one, other) => (one * other) / gcd(one, other), 1);
+  const last = Math.floor(MOST_TOKENS / anew) * anew;
+  if (!above(last)) return null;
+  const end = firstAbove(0, last, anew);
+  const peaks = [end];
+  for (const period of periods) for (let at = end - anew + period; at < end; at += period) peaks.push(at);
+  const peak = Math.min(...peaks.filter(above));
+  return firstAbove(Math.max(end - anew, ...peaks.filter((at) => at < peak)), peak);
+}
+
+// Cache reads of all decode steps: as they are, as if the cache never grew, or had its final size all along.
+export function answerTraffic(deployment, request, batch = 1) {
+  const { prompt, output } = requestOf(request);
+  check(BATCH, "answer_traffic", "batch", batch);
+  const { decode } = requestCost(deployment, request, batch);
+  const reads = (context) => total(deployment.sizes.kinds, (kind) => attentionWork(kind, 1, context, batch).cacheRead);
+  const [flat, end] = [prompt, prompt + output - 2].map((context) => (output > 1 ? (output - 1) * reads(context) : 0));
+  return { triangle: decode.cacheRead, flat, end };
+}
+
+// ---- What a faster prefill buys, and what tokens cost
+
+// Amdahl's law: time before over time after a prefill k times faster.
+export function fasterPrefill(prefillSeconds, decodeSeconds, k) {
+  check(AT_LEAST_ZERO, "faster_prefill", "prefill_seconds", prefillSeconds);
+  check(AT_LEAST_ZERO, "faster_prefill", "decode_seconds", decodeSeconds);
+  check(ABOVE_ZERO, "faster_prefill", "k", k);
+  const found = (prefillSeconds + decodeSeconds) / (prefillSeconds / k + decodeSeconds);
+  if (!Number.isNaN(found)) return found;
+  throw wrong("faster_prefill", "prefill_seconds", asFloat(0), "one time above 0, as decode_seconds is 0 too");
+}
+// The least output at which prefill is under `share` of the GPU clock.
+export function breakEvenOutput(deployment, prompt, batch = 1, share = 0.05) {
+  check(TOKENS, "break_even_output", "prompt", prompt);
+  check(BATCH, "break_even_output", "batch", batch);
+  check(FRACTION, "break_even_output", "share", share);
+  requireChunks("break_even_output", deployment, prompt);
+  const allowed = (prefillPhase(deployment, prompt, 0, batch).seconds * (1 - share)) / share;
+  const shortOf = (output) => decodePhase(deployment, prompt, output, batch).seconds <= allowed;
+  let [low, high] = [1, 2];
+  for (; shortOf(high); high *= 2) {
+    const words = `break_even_output: no output up to 2**53 tokens brings prefill under ${general(share, 6)}.`;
+    if (high > MOST_TOKENS) throw new Refused(words);
+  }
+  for (let i = 0; i < 60; i += 1) {
+    const middle = Math.floor((low + high) / 2);
+    if (shortOf(middle)) low = middle;
+    else high = middle;
+  }
+  return high;
+}
+// GPU seconds of an output token at `batch` over those of a prompt token in a prefill of `prompt` tokens alone.
+export function outputTokenInPromptTokens(deployment, request, batch, prompt = 1024) {
+  requestOf(request);
+  check(BATCH, "output_token_in_prompt_tokens", "batch", batch);
+  check(BATCH, "output_token_in_prompt_tokens", "prompt", prompt);
+  const { step } = steadyState(deployment, request, batch);
+  requireChunks("output_token_in_prompt_tokens", deployment, prompt);
+  return step / batch / (prefillPhase(deployment, prompt, 0, 1).seconds / prompt);
+}
+// Price of one request in steady state, in the currency of `pricePerHour`, that of a device for a busy hour.
+export function priceOfRequest(deployment, request, batch, pricePerHour) {
+  requestOf(request);
+  check(BATCH, "price_of_request", "batch", batch);
+  check(rate("currency an hour"), "price_of_request", "price_per_hour", pricePerHour);
+  return (steadyState(deployment, request, batch).secondsPerRequest * deployment.devices * pricePerHour) / 3600;
+}
+
+// ---- Levers
+
+const HALF_CACHED = "half of each prompt in a prefix cache";
+const onDeployment = (change) => (one) => ({ ...one, deployment: one.deployment.with(change(one.deployment)) });
+const onAccelerator = (change) =>
+  onDeployment(({ accelerator }) => ({ accelerator: { ...accelerator, ...change(accelerator) } }));
+const onRequest = (change) => (one) => ({ ...one, request: { ...one.request, ...change(one.request) } });
+const quantised = (parts) => onDeployment(({ precision }) => ({ precision: precision.with(parts) }));
+const doubled = (peaks) => Object.fromEntries(Object.entries(peaks).map(([dtype, peak]) => [dtype, 2 * peak]));
+
+// What one may do, in words to a change of {deployment, request, batch}; not what is there already.
+export function usualLevers(deployment, request) {
+  const { model, accelerator, precision, devices } = deployment;
+  const found = {
+    "twice the FLOP/s": onAccelerator(({ peaks }) => ({ peaks: doubled(peaks) })),
+    "twice the bandwidth": onAccelerator(({ bandwidth }) => ({ bandwidth: 2 * bandwidth })),
+    "twice the memory": onAccelerator(({ memory }) => ({ memory: 2 * memory })),
+    "half the thought: answers half as long": onRequest(({ output }) => ({ output: Math.ceil(0.5 * output) })),
+  };
+  const wide = Math.max(precision.bytesOf("blocks"), precision.bytesOf("experts")) > 1;
+  const eight = quantised({ blocks: "fp8", experts: "fp8" });
+  const halfOf = ({ prompt }) => ({ cached: Math.min(Math.floor(0.5 * prompt), prompt - 1) });
+  if (wide && "fp8" in accelerator.peaks) found["W8A8: weights and activations in fp8"] = eight;
+  if (wide) found["4-bit weights (head stays)"] = quantised({ blocks: "int4", experts: "int4" });
+  if (precision.bytesOf("cache") > 1) found["fp8 cache"] = quantised({ cache: "fp8" });
+  if (!request.cached) found[HALF_CACHED] = onRequest(halfOf);
+  for (const [name, numbers] of Object.entries(model.others)) {
+    found[name] = onDeployment(() => ({ model: { ...model, ...numbers } }));
+  }
+  for (const [name, { draft_tokens: draftTokens, ...drafting }] of Object.entries(model.drafts)) {
+    if (!deployment.speculation) found[name] = onDeployment(() => ({ speculation: { draftTokens, ...drafting } }));
+  }
+  for (const layout of accelerator.link === null ? [] : model.experts.length ? ["tensor", "expert"] : ["tensor"]) {
+    found[`twice the devices, ${layout} parallel`] = onDeployment(() => ({ devices: 2 * devices, layout }));
+  }
+  return found;
+}
+
+// GPU seconds of one request when `batch` of them are always under way; whether they fit is not asked.
+function price(deployment, { prompt, output, cached }, batch) {
+  const words = "price: the deployment has a prefill_chunk; take one without: prompts are taken whole.";
+  if (deployment.prefillChunk !== null) throw new Refused(words);
+  const prompts = Math.min(batch, deployment.sizes.replicas);
+  const decode = decodePhase(deployment, prompt, output, batch).seconds / batch;
+  return { seconds: prefillPhase(deployment, prompt, cached, prompts).seconds / prompts + decode, decode };
+}
+// The two prices of a case: at its batch, and at its own memory batch.
+function bothPrices({ deployment, request, batch }) {
+  const [held, each] = [price(deployment, request, batch), deployment.sequenceBytes(pages(request, 1))];
+  const words = `memory_batch: ${deployment.model.name} keeps neither cache nor state; any number fits`;
+  if (!each) throw new Refused(words);
+  const limit = Math.floor(Math.min(deployment.memoryFree / each, MOST_TOKENS));
+  if (limit < 1) requireFit(deployment, request.prompt + request.output);
+  return [held, limit === batch ? held : price(deployment, request, Math.max(1, limit))];
+}
+function gains(start, reloadRates) {
+  const before = bothPrices(start);
+  const refusals = ["DoesNotFitError", "InvalidInputError"]; // heads that do not divide, no room for one request
+  const free = before.map((cost) => (cost.decode ? cost.seconds / cost.decode : Infinity));
+  const found = { "a prefill that takes no time": free };
+  for (const [name, lever] of Object.entries(usualLevers(start.deployment, start.request))) {
+    const changed = unless(() => lever(start), refusals);
+    const after = changed && unless(() => bothPrices(changed), refusals);
+    if (!after) continue;
+    const share = start.deployment.devices / changed.deployment.devices;
+    found[name] = before.map((old, i) => (old.seconds / after[i].seconds) * share);
+    for (const [link, bytes] of name === HALF_CACHED ? Object.entries(reloadRates) : []) {
+      const { cached } = changed.request;
+      const wait = cached ? start.deployment.sequenceBytes(cached) / bytes : 0;
+      found[`${HALF_CACHED}, reloaded over ${link}`] = before.map((old, i) => old.seconds / (after[i].seconds + wait));
+    }
+  }
+  return found;
+}
+// [{name, held, atLimit, typical, holds}], best first at the memory batch. `typical`: an efficiency to rank them at again.
+export function rankLevers(deployment, request, batch, typical = null, reloadRates = {}) {
+  const start = { deployment, request: requestOf(request), batch: check(BATCH, "rank_levers", "batch", batch) };
+  const order = (of) => {
+    const better = (one, other) => of[other][1] - of[one][1] || of[other][0] - of[one][0] || (one < other ? -1 : 1);
+    return Object.keys(of).sort(better);
+  };
+  const found = gains(start, reloadRates);
+  const again = typical && gains({ ...start, deployment: deployment.with({ efficiency: typical }) }, reloadRates);
+  const second = typical && order(again);
+  return order(found).map((name, place) => {
+    const [held, atLimit] = found[name];
+    return { name, held, atLimit, typical: typical && again[name][1], holds: typical && second[place] === name };
+  });
+}
+
+// ---- A server over time: requests join and leave a running batch at any step, and their caches share one memory
+
+const SERVING = { prefill: "first", block: 16, watermark: 0.01, maxBatch: null, tokenBudget: null, horizon: null, mostEvents: 5e6 };
+const SERVING_RULES = [
+  ["prefill", "prefill", choice(["first", "joint", "chunked"])],
+  ["block", "block", count(1, 65_536)],
+  ["watermark", "watermark", { expected: "a fraction from 0 to 1", takes: within(0, 1) }],
+  ["max_batch", "maxBatch", optional(count())],
+  ["token_budget", "tokenBudget", optional(count())],
+  ["horizon", "horizon", optional(rate("seconds", true))],
+  ["most_events", "mostEvents", count()],
+];
+
+// What `simulate` refuses of options that do not go together, and of requests that do not fit even alone.
+function requireServable(deployment, requests, start, set, capacity, heldBytes) {
+  for (const [said, name, rule] of SERVING_RULES) check(rule, "simulate", said, set[name]);
+  const { sizes, layout, prefillChunk, maxPositions: limit, model } = deployment;
+  const refuse = (name, value, expected, remedy) => { throw wrong("simulate", name, value, expected, remedy); };
+  const alone = "a queue before several devices is not modelled: take 'tensor', or policy.steady_state";
+  const whole = "joint prefill takes whole prompts: take a deployment with prefill_chunk=None";
+  if (sizes.replicas > 1) refuse("layout", layout, "'tensor'", alone);
+  if (deployment.speculation) throw new Refused("simulate: a step here emits one token; take a deployment without drafts.");
+  if (set.prefill === "joint" && prefillChunk !== null) refuse("prefill", "joint", "first or chunked", whole);
+  const budget = set.tokenBudget;
+  if (budget !== null && set.prefill !== "chunked") refuse("token_budget", budget, "None", "only prefill='chunked' has one");
+  const first = floatRepr(start).replace(/^\d+/, grouped);
+  const late = set.horizon !== null && set.horizon <= start;
+  if (late) refuse("horizon", asFloat(set.horizon), `it after the first arrival, ${first} s`, "");
+  const held = requests.map(({ prompt, output }) => prompt + output - 1);
+  const long = limit === null ? -1 : held.findIndex((tokens) => tokens >= limit);
+  if (long >= 0) {
+    const { prompt, output } = requests[long];
+    const words = `request ${long} has prompt ${commas(prompt)} + output ${commas(output)} = ${commas(held[long] + 1)} tokens`;
+    const most = `${model.name} has ${commas(limit)} positions`;
+    throw new Refused(`simulate: ${words}, but ${most}; shorten it or leave it out.`);
+  }
+  const large = held.findIndex((tokens) => heldBytes(tokens) > capacity);
+  if (large < 0) return;
+  try {
+    requireFit(deployment, held[large]);
+  } catch (error) {
+    throw new Refused(`simulate: request ${large} by itself: ${error.message}`, error.kind);
+  }
+  const words = `takes ${formatBytes(heldBytes(held[large]))} in blocks for its ${commas(held[large])} tokens`;
+  const most = `the cache has ${formatBytes(capacity)}; take a smaller block, shorten it or leave it out`;
+  throw new Refused(`simulate: request ${large} ${words}, but ${most}.`, "DoesNotFitError");
+}
+
+// Kinds of layer by what they hold and see: those with the same blocks of memory together, as the simulator has them.
+function layersByLaw(kinds) {
+  const laws = new Map();
+  for (const kind of kinds.filter((one) => one.cacheBytes)) {
+    const key = kind.law.fillsAt ?? kind;
+    laws.set(key, [...(laws.get(key) ?? []), kind]);
+  }
+  return [...laws.values()];
+}
+
+// Continuous batching with paged memory, event by event, as the library's simulate: requests {prompt, output, cached}
+// that arrive at `arrivals` seconds, sorted. Gives times of each request, GPU seconds by phase, and the occupancy at the
+// start of each event and at the end.
+export function timeline(deployment, requests, arrivals, options = {}) {
+  const [set, all, { sizes, prefillChunk }] = [{ ...SERVING, ...options }, requests.map(requestOf), deployment];
+  const [start, end, most] = [arrivals[0], set.horizon ?? Infinity, set.maxBatch ?? Infinity];
+  const budget = set.tokenBudget ?? prefillChunk ?? 2048;
+  const capacity = Math.floor(deployment.memoryFree);
+  const reserve = Math.ceil(set.watermark * capacity);
+  const laws = layersByLaw(sizes.kinds).map((kinds) => {
+    const blockBytes = Math.ceil(total(kinds, (kind) => kind.cacheBytes) * set.block);
+    return (tokens) => blockBytes * Math.ceil(kinds[0].law.held(tokens) / set.block);
+  });
+  const stateBytes = Math.ceil(total(sizes.kinds, (kind) => kind.stateBytes));
+  const heldBytes = (tokens) => stateBytes + total(laws, (held) => held(tokens));
+  requireServable(deployment, all, start, set, capacity, heldBytes);
+
+  // Seconds of attention of one sequence in all decode steps that find fewer than `tokens` tokens cached: grown as asked.
+  const secondsOf = (works, tokens = 0, number = 0) =>
+    new Phase(deployment, [{ sizes, works, tokens, number, done: 1 }]).seconds;
+  const [growing, states] = [true, false].map((cached) => sizes.kinds.filter((kind) => Boolean(kind.cacheBytes) === cached));
+  const stateSeconds = secondsOf(states.map((kind) => attentionWork(kind, 1, 0, 1)));
+  const sums = [0];
+  function attentionUpTo(tokens) {
+    for (let at = sums.length - 1; at < tokens; at += 1) {
+      sums.push(sums[at] + secondsOf(growing.flatMap((kind) => attentionOfSteps(kind, at, 1, 1))));
+    }
+    return sums[tokens];
+  }
+  const known = new Map();
+  function sharedSeconds(sequences) {
+    if (!known.has(sequences)) {
+      const pass = passOf(deployment, sequences);
+      known.set(sequences, pass.linear.seconds + pass.communication + pass.overhead + sequences * stateSeconds);
+    }
+    return known.get(sequences);
+  }
+
+  let [time, arrived, holding, finished, free, outputTokens, recomputedTokens] = [start, 0, 0, 0, capacity, 0, 0];
+  let [requestSeconds, peakRunning, peakCacheBytes, events] = [0, 0, 0, 0];
+  const seconds = { prefill: 0, recompute: 0, decode: 0, mixed: 0, idle: 0 };
+  const occupancy = { time: [], running: [], waiting: [], cacheBytes: [] };
+  const [admitted, firstToken, finish] = [0, 1, 2].map(() => all.map(() => NaN));
+  const [preemptions, tokens] = [all.map(() => 0), all.map((one) => one.prompt)]; // tokens: held, or to prefill
+  const [queue, prefilling, running] = [[], new Map(), new Map()]; // tokens prefilled so far; steps that are left
+  const nextArrival = () => arrivals[arrived] ?? Infinity;
+  const stepsOf = (steps, of) => total([...running.keys()], (i) => of(tokens[i] + steps) - of(tokens[i]));
+  const newBytes = (steps) => stepsOf(steps, heldBytes);
+  function take(bytes) {
+    free -= bytes;
+    peakCacheBytes = Math.max(peakCacheBytes, capacity - free);
+  }
+  function arrive() {
+    for (; nextArrival() <= time; arrived += 1) {
+      requestSeconds += time - arrivals[arrived];
+      queue.push(arrived);
+    }
+  }
+  function admit(room) {
+    for (; queue.length && room > 0 && holding < most; room -= 1) {
+      const needed = heldBytes(tokens[queue[0]]);
+      if (needed > free - (holding ? reserve : 0)) break;
+      take(needed);
+      const i = queue.shift();
+      prefilling.set(i, all[i].cached);
+      if (!preemptions[i]) admitted[i] = time;
+      holding += 1;
+    }
+    peakRunning = Math.max(peakRunning, holding);
+  }
+  function leave(i) {
+    prefilling.delete(i);
+    running.delete(i);
+    free += heldBytes(tokens[i]);
+    holding -= 1;
+  }
+  function last(i) {
+    leave(i);
+    finish[i] = time;
+    finished += 1;
+  }
+  // The prefill of request i is done: it has one token more, and decodes if it wants others.
+  function join(i) {
+    const emitted = tokens[i] - all[i].prompt + 1;
+    outputTokens += 1;
+    if (emitted === 1) firstToken[i] = time;
+    if (emitted === all[i].output) last(i);
+    else {
+      prefilling.delete(i);
+      running.set(i, all[i].output - emitted);
+    }
+  }
+  // The request that was admitted last gives up its memory, and waits again, first of all.
+  function preempt() {
+    const decodes = !prefilling.size; // then its last token is not yet in the cache
+    const i = [...(decodes ? running : prefilling).keys()].at(-1);
+    leave(i);
+    tokens[i] += decodes;
+    queue.unshift(i);
+    preemptions[i] += 1;
+  }
+  function advance(passed, phase, again = 0) {
+    const now = { time, running: holding, waiting: queue.length, cacheBytes: capacity - free };
+    for (const name of Object.keys(occupancy)) occupancy[name].push(now[name]);
+    requestSeconds += (holding + queue.length) * passed;
+    seconds[phase] += passed - again;
+    seconds.recompute += again;
+    time += passed;
+  }
+  function stepsDone(steps) {
+    outputTokens += steps * running.size;
+    for (const [i, left] of [...running]) {
+      tokens[i] += steps;
+      running.set(i, left - steps);
+      if (left === steps) last(i);
+    }
+  }
+  // One pass of `decoding` tokens, one a sequence, and prompt tokens up to `room` in all.
+  function promptPass(room, decoding) {
+    const done = [];
+    let [fresh, again, passed] = [0, 0, 0];
+    for (const [i, cached] of prefilling) {
+      const taken = Math.min(room - decoding - fresh, tokens[i] - cached);
+      if (!taken) break;
+      passed += secondsOf(sizes.kinds.map((kind) => attentionWork(kind, taken, cached, 1)));
+      fresh += taken;
+      again += preemptions[i] ? taken : 0;
+      prefilling.set(i, cached + taken);
+      if (cached + taken === tokens[i]) done.push(i);
+    }
+    passed += secondsOf(linearWork(sizes, fresh + decoding, done.length + decoding), fresh + decoding, 1);
+    recomputedTokens += again;
+    if (decoding) {
+      passed += stepsOf(1, attentionUpTo) + decoding * stateSeconds;
+      const taken = newBytes(1);
+      advance(passed, "mixed");
+      take(taken);
+      stepsDone(1);
+    } else advance(passed, "prefill", passed * (again / fresh));
+    done.forEach(join);
+  }
+  // The most steps up to `high` for which `holds`, which it does for one of them and for fewer than for which it does.
+  function mostSteps(high, holds) {
+    let [low, above] = [1, high + 1];
+    while (above - low > 1) {
+      const middle = Math.floor((low + above) / 2);
+      if (holds(middle)) low = middle;
+      else above = middle;
+    }
+    return low;
+  }
+  // Steps up to the first event: a last token, a full cache, or a step that ends after `until`.
+  function decode(until) {
+    const secondsFor = (steps) => steps * sharedSeconds(running.size) + stepsOf(steps, attentionUpTo);
+    let steps = Math.min(...running.values());
+    if (time + secondsFor(steps) > until) {
+      steps = Math.min(steps, mostSteps(steps, (some) => time + secondsFor(some - 1) < until));
+    }
+    if (newBytes(steps) > free) steps = mostSteps(steps, (some) => newBytes(some) <= free);
+    const taken = newBytes(steps);
+    advance(secondsFor(steps), "decode");
+    take(taken);
+    stepsDone(steps);
+  }
+
+  for (; finished < all.length && time < end && events < set.mostEvents; events += 1) {
+    arrive();
+    if (queue.length) admit(set.prefill === "first" ? 1 - prefilling.size : Infinity);
+    if (!holding) {
+      const until = Math.min(nextArrival(), end);
+      advance(until - time, "idle");
+      time = until; // a rounding may not put it before the arrival
+    } else if (prefilling.size && set.prefill !== "chunked") promptPass(prefillChunk ?? Infinity, 0);
+    else {
+      while (newBytes(1) > free) preempt();
+      if (prefilling.size && running.size < budget) promptPass(budget, running.size);
+      else decode(!queue.length && holding < most ? Math.min(nextArrival(), end) : end);
+    }
+  }
+  arrive();
+  advance(0, "idle");
+  const cut = time >= end ? "the horizon was reached" : `most_events = ${commas(set.mostEvents)} was reached`;
+  const ended = finished === all.length ? "every request finished" : cut;
+  return {
+    arrivals, admitted, firstToken, finish, preemptions, seconds, occupancy, start, end: time, ended, events, outputTokens,
+    recomputedTokens, requestSeconds, peakRunning, peakCacheBytes, cacheBytesAvailable: capacity,
+  };
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// 2. Views: from a setting to numbers and a picture, as strings. Each has the axes that its lesson needs.
+
+const inHtml = (words) => escaped(words).replaceAll("$", "<span>&#36;</span>"); // no mathematics, where a page has them
+const escaped = (said) => String(said).replace(/[&<>"']/g, (letter) => `&#${letter.charCodeAt(0)};`);
+const inFull = (value) => (Number.isInteger(value) ? commas(value) : String(value)); // any number of a control
+const px = (value) => (Math.round(10 * value) / 10).toString();
+
+// The first of 1, 2, 5, 10, 20, 50 ... (or of others than 1, 2, 5) that is at least the value.
+function roundUp(value, digits = [1, 2, 5, 10]) {
+  const power = 10 ** Math.floor(Math.log10(value));
+  return power * digits.find((digit) => digit * power >= value * (1 - 1e-12));
+}
+const FINE = [1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10];
+
+const geometric = (low, high, count) =>
+  Array.from({ length: count }, (_, i) => low * (high / low) ** (i / Math.max(1, count - 1)));
+const wholes = (values) => [...new Set(values.map(Math.round))];
+
+const text = (x, y, said, look = "") => `<text x="${px(x)}" y="${px(y)}" class="${look}">${escaped(said)}</text>`;
+const path = (along, look) => `<path d="${along}" class="${look}"/>`;
+const box = (x, y, width, height, look) =>
+  `<rect x="${px(x)}" y="${px(y)}" width="${px(width)}" height="${px(height)}" class="${look}"/>`;
+const picture = (width, height, said, drawn) =>
+  `<svg viewBox="0 0 ${width} ${height}" role="img" aria-label="${escaped(said)}">${drawn}</svg>`;
+
+function axis(said, low, high, { log = false, show = tokensLabel } = {}) {
+  const share = (value) => (log ? Math.log(value / low) / Math.log(high / low) : (value - low) / (high - low));
+  const ticks = (most) => {
+    if (!log) {
+      const step = roundUp((high - low) / most);
+      return Array.from({ length: Math.floor((high - low) / step + 1e-9) + 1 }, (_, i) => low + i * step);
+    }
+    const [first, last] = [Math.ceil(Math.log10(low) - 1e-9), Math.floor(Math.log10(high) + 1e-9)];
+    const every = Math.ceil((last - first + 1) / most);
+    return Array.from({ length: Math.floor((last - first) / every) + 1 }, (_, i) => 10 ** (first + i * every));
+  };
+  return { said: said + (said && log ? " (log scale)" : ""), low, high, show, share, ticks };
+}
+
+// A panel with its two axes: {across, up} say where a value lies, `drawn` is its frame.
+function panel({ left, right, top, bottom }, x, y) {
+  const across = (value) => left + (right - left) * x.share(value);
+  const up = (value) => bottom - (bottom - top) * y.share(value);
+  let drawn = text(left - 46, top - 10, y.said, "quiet");
+  for (const tick of x.ticks(Math.max(2, Math.floor((right - left) / 62)))) {
+    drawn += path(`M${px(across(tick))} ${top}V${bottom}`, "grid");
+    drawn += text(across(tick), bottom + 17, x.show(tick), "quiet middle");
+  }
+  for (const tick of y.ticks(Math.max(2, Math.floor((bottom - top) / 26)))) {
+    drawn += path(`M${left} ${px(up(tick))}H${right}`, "grid");
+    drawn += text(left - 6, up(tick) + 4, y.show(tick), "quiet end");
+  }
+  drawn += text((left + right) / 2, bottom + 36, x.said, "quiet middle");
+  const inside = ([a, b]) => x.share(a) >= -1e-9 && x.share(a) <= 1.001 && y.share(b) >= -1e-9 && y.share(b) <= 1.001;
+  const along = (points) => points.map(([a, b]) => `${px(across(a))} ${px(up(b))}`).join("L");
+  const line = (points, look) => {
+    const seen = points.filter(inside);
+    return seen.length > 1 ? path(`M${along(seen)}`, `line ${look}`) : "";
+  };
+  const mark = (at, said, row = 0) => {
+    if (x.share(at) < 0 || x.share(at) > 1) return "";
+    const [side, anchor] = x.share(at) > 0.5 ? [-5, "end"] : [5, ""];
+    const words = text(across(at) + side, top + 13 + 16 * row, said, `${anchor} halo`);
+    return path(`M${px(across(at))} ${top}V${bottom}`, "boundary") + words;
+  };
+  const dot = (a, b, look = "here", size = 6) =>
+    inside([a, b]) ? `<circle cx="${px(across(a))}" cy="${px(up(b))}" r="${size}" class="${look}"/>` : "";
+  return { across, up, drawn, line, mark, dot, inside, left, right, top, bottom };
+}
+
+// The area between two lists of points with the same places across.
+const area = (on, low, high, look) => {
+  const there = high.map(([a, b]) => `${px(on.across(a))} ${px(on.up(b))}`);
+  const back = low.map(([a, b]) => `${px(on.across(a))} ${px(on.up(b))}`).reverse();
+  return there.length > 1 ? path(`M${[...there, ...back].join("L")}Z`, `area ${look}`) : "";
+};
+
+function arrow({ prompt, output, cached }) {
+  return `${commas(prompt)}${cached ? ` (${commas(prompt - cached)} new)` : ""} → ${commas(output)}`;
+}
+const whose = (s) => `${s.model} on ${s.devices > 1 ? `${s.devices} × ` : ""}${s.accelerator}`;
+
+export const VIEWS = {};
+
+// ---- 02: where the time of a request goes
+
+const BARS = [
+  ["prefill", "prefill"], ["weights", "decode: linear layers"], ["cache", "decode: attention"], ["other", "waits"],
+];
+
+// [name, what it amounts to, its parts]: the bars of a request, alone and among others.
+function sharesOf(d, r, batch) {
+  const parts = (cost) => {
+    const { linear, attention, seconds } = cost.decode;
+    return [cost.prefill.seconds, linear.seconds, attention.seconds, seconds - linear.seconds - attention.seconds];
+  };
+  const alone = requestCost(d, r, 1);
+  const flops = [alone.prefill.flops, alone.decode.linear.flops, alone.decode.attention.flops, 0];
+  const bars = [["FLOPs of one", formatFlops(alone.flops), flops]];
+  bars.push(["seconds, alone", formatSeconds(alone.seconds), parts(alone)]);
+  for (const [at, name] of [[batch, ""], [steadyState(d, r, null).batch, "full, "]]) {
+    const state = steadyState(d, r, at);
+    const each = [state.parts.prefill, state.parts.linear, state.parts.attention, 0];
+    bars.push([`${name}batch ${commas(at)}`, `${formatSeconds(state.secondsPerRequest)} each`, each]);
+  }
+  return bars;
+}
+
+VIEWS.request = {
+  title: "Where the time of a request goes",
+  controls: ["prompt", "output", "cached", "batch"],
+  start: { prompt: 1024, output: 128, batch: 32 },
+  height: 244,
+  compute(data, s) {
+    const [d, r] = [deploymentOf(data, s), requestOf(s)];
+    const cost = requestCost(d, r, s.batch);
+    const { linear } = cost.decode;
+    const busy = linear.computeSeconds > linear.memorySeconds ? "compute" : "memory";
+    const bars = sharesOf(d, r, s.batch);
+    const full = steadyState(d, r, null);
+    const share = (bar) => bar[2][0] / bar[2].reduce((sum, part) => sum + part, 0);
+    const says = (bar) => formatPercent(share(bar));
+    const tokens = r.prompt + r.output;
+    return {
+      bars,
+      legend: BARS.slice(0, 3),
+      said: `${arrow(r)}: prefill is ${says(bars[0])} of the FLOPs, ${says(bars[1])} of the time alone, ` +
+        `${says(bars[3])} on a full server`,
+      numbers: [
+        ["started together: GPU clock of the batch", formatSeconds(cost.seconds)],
+        ["started together: share of one", formatSeconds(cost.seconds / s.batch)],
+        ["started together: request clock", formatSeconds(cost.undisturbed)],
+        ["full server: GPU time of one", formatSeconds(full.secondsPerRequest)],
+        ["full server: wait of a user", formatSeconds(full.wait)],
+        ["time to first token", formatSeconds(cost.ttft)],
+        ["time per output token, undisturbed", formatSeconds(cost.tpot)],
+        ["decode's linear layers", cost.decode.seconds ? `${busy} bound` : "no decode step"],
+        ["decode share of GPU time", formatPercent(cost.decodeShare, 5)],
+        ["decode share of FLOPs", formatPercent(cost.decode.flops / cost.flops, 4)],
+        ["memory needed", `${formatBytes(d.memoryNeeded(tokens, s.batch), 3)} of ${formatBytes(d.memoryAvailable, 3)}`],
+        ["largest batch, started together", commas(largestBatch(d, tokens))],
+        ["memory batch, full server", commas(full.batch)],
+      ],
+    };
+  },
+  svg({ bars, said }, width) {
+    const [left, right] = [10, width - 10];
+    let drawn = "";
+    bars.forEach(([name, whole, parts], i) => {
+      const [y, sum] = [22 + 56 * i, parts.reduce((a, b) => a + b, 0)];
+      drawn += text(left, y - 6, name, "bold") + text(right, y - 6, whole, "quiet end");
+      let x = left;
+      parts.forEach((part, j) => {
+        const wide = ((right - left) * part) / sum;
+        drawn += box(x, y, wide, 24, `area ${BARS[j][0]}`);
+        if (wide > 54) drawn += text(x + wide / 2, y + 17, formatPercent(part / sum, 3), `middle on ${BARS[j][0]}`);
+        x += wide;
+      });
+    });
+    return picture(width, 240, said, drawn);
+  },
+};
+
+// ---- 02: every request on one plane
+
+const PLANE = { prompts: 10 ** 5.3, outputs: 1e5 };
+const RHO_OF_FIVE_PERCENT = 0.05 / 0.95;
+
+// For prompts from left to right the output at which omega is 1: above it memory is full before the roof is reached.
+function edgeOfOmega(d) {
+  return geometric(1, PLANE.prompts, 30).map(Math.round).map((prompt) => {
+    let [low, high] = [0, Math.log(PLANE.outputs)];
+    for (let i = 0; i < 12; i += 1) {
+      const middle = (low + high) / 2;
+      const above = omega(d, { prompt, output: Math.round(Math.exp(middle)), cached: 0 }) > 1;
+      [low, high] = above ? [low, middle] : [middle, high];
+    }
+    return [prompt, Math.exp(high)];
+  });
+}
+
+VIEWS.plane = {
+  title: "Every request on one plane",
+  controls: ["prompt", "output", "cached", "batch"],
+  start: { prompt: 1024, output: 128, batch: 32 },
+  compute(data, s) {
+    const [d, r] = [deploymentOf(data, s), requestOf(s)];
+    const state = steadyState(d, r, s.batch);
+    const full = steadyState(d, r, null);
+    const [about, over, reads] = [rho(d, r, s.batch), omega(d, r), chi(d, r)];
+    const { prefill, linear, attention } = state.parts;
+    const [one, other] = ["memory is full", "the linear layers are busy"];
+    const first = over > 1 ? `${one} before ${other}` : `${other} before ${one}`;
+    return {
+      edge: edgeOfOmega(d),
+      slope: rho(d, { prompt: 1, output: 1, cached: 0 }, s.batch) / RHO_OF_FIVE_PERCENT,
+      batch: s.batch,
+      dots: Object.values(data.presets).map(({ label, prompt, output, cached }) =>
+        [label.split(", ").at(-1), prompt - cached, output, cached]),
+      here: [r.prompt - r.cached, r.output],
+      legend: [["boundary", "rho: prefill takes 5 %"], ["cache", "omega above 1: memory is full before the roof"]],
+      said: `${arrow(r)} at batch ${commas(s.batch)}: rho ${general(about, 3)}, so prefill takes about ` +
+        `${formatPercent(about / (1 + about), 2)}; omega ${general(over, 3)}: ${first}`,
+      numbers: [
+        ["rho, the estimate", general(about, 3)],
+        ["prefill / decode, exact", general(prefill / (linear + attention), 3)],
+        ["prefill's share, exact", formatPercent(prefill / state.secondsPerRequest)],
+        ["omega", general(over, 3)],
+        ["roof batch (estimate)", commas(Math.round(roofBatch(d, r)))],
+        ["memory batch", commas(full.batch)],
+        ["chi", general(reads, 3)],
+        ["cache reads on a full server", formatPercent(full.parts.attention / full.secondsPerRequest)],
+      ],
+    };
+  },
+  svg({ edge, slope, batch, dots, here, said }, width) {
+    const x = axis("new prompt tokens", 1, PLANE.prompts, { log: true });
+    const y = axis("output tokens", 1, PLANE.outputs, { log: true });
+    const on = panel({ left: 56, right: width - 12, top: 26, bottom: 350 }, x, y);
+    let drawn = area(on, edge, edge.map(([a]) => [a, PLANE.outputs]), "cache faint") + on.drawn;
+    drawn += on.line(edge, "cache dashed") + text(on.left + 6, on.up(edge[0][1]) - 6, "omega = 1", "ink-cache");
+    const [first, last] = [Math.max(1, 1 / slope), Math.min(PLANE.prompts, PLANE.outputs / slope)];
+    if (first < last) {
+      drawn += on.line([[first, first * slope], [last, last * slope]], "edge dashed");
+      const at = first * (last / first) ** 0.24;
+      const [x0, y0] = [on.across(at), on.up(at * slope)];
+      const turn = (Math.atan2(on.up(2 * at * slope) - y0, on.across(2 * at) - x0) * 180) / Math.PI;
+      const words = text(0, 16, `rho = 0.053 at batch ${commas(batch)}`, "middle halo");
+      drawn += `<g transform="translate(${px(x0)} ${px(y0)}) rotate(${px(turn)})">${words}</g>`;
+    }
+    for (const [label, a, b, cached] of dots) {
+      const [side, anchor] = cached ? [-9, "end"] : [9, ""];
+      drawn += on.dot(a, b, "other-dot", 4) + text(on.across(a) + side, on.up(b) + 4, label, `quiet halo ${anchor}`);
+    }
+    const at = Math.min(on.right - 44, Math.max(on.left + 44, on.across(here[0])));
+    const below = on.up(here[1]) + (here[1] < 4 ? -11 : 21);
+    drawn += on.dot(...here) + text(at, below, "your request", "bold halo middle");
+    return picture(width, 394, said, drawn);
+  },
+};
+
+// ---- 03: growth, along the answer
+
+VIEWS.growth = {
+  title: "A decode step along the answer",
+  controls: ["prompt", "output", "batch", "position"],
+  start: { prompt: 128, output: 12_800, batch: 32, position: 6_400 },
+  plays: "position",
+  compute(data, s) {
+    const [d, r, last] = [deploymentOf(data, s), requestOf(s), s.output - 1];
+    if (last < 2) throw new Refused("The answer has fewer than two steps, so nothing grows; choose a longer output.");
+    const at = (k, together) => ({ k, ...stepParts(d, r, k, s.batch, together) });
+    const places = wholes(Array.from({ length: 33 }, (_, i) => 1 + ((last - 1) * i) / 32));
+    const steady = places.map((k) => at(k, false));
+    let together = null; // the ends of all of them may not fit where their middles do
+    try {
+      together = places.map((k) => at(k, true));
+    } catch (error) {
+      if (!(error instanceof Refused)) throw error;
+    }
+    const here = at(Math.min(s.position, last), false);
+    const traffic = answerTraffic(d, r, s.batch);
+    const passes = spanWhereCachePassesWeights(d, s.batch);
+    const read = answerTraffic(d, { ...r, output: Math.min(s.position, last) + 1 }, s.batch).triangle;
+    const whole = (d.memoryAvailable / d.bandwidth) * 1e3;
+    const most = 1e3 * Math.max(...steady.map((p) => p.seconds), ...(together ?? []).map((p) => p.seconds));
+    const ends = (steps) =>
+      steps ? [steps[0], steps.at(-1)].map((p) => formatSeconds(p.seconds)) : ["-", "does not fit"];
+    const [first, final] = ends(steady);
+    const [firstTogether, finalTogether] = ends(together);
+    return {
+      steady, together, here, last, whole,
+      top: roundUp(Math.max(1.05 * whole, most), FINE),
+      legend: [["weights", "linear layers"], ["cache", "the neighbours' caches"], ["own", "its own cache"],
+        ["boundary", "all started together"]],
+      said: `${s.model}, batch ${commas(s.batch)}, token ${commas(here.k + 1)}: a step takes ` +
+        `${formatSeconds(here.seconds)}, of which its own cache ${formatPercent(here.own / here.seconds, 2)}`,
+      numbers: [
+        ["first step, steady", first],
+        ["last step, steady", final],
+        ["first step, together", firstTogether],
+        ["last step, together", finalTogether],
+        ["this step: linear layers", formatSeconds(here.linear + here.other)],
+        ["this step: the neighbours' caches", formatSeconds(here.neighbours)],
+        ["this step: its own cache", formatSeconds(here.own)],
+        ["cache of one token", formatBytes(d.cacheBytesPerToken)],
+        ["cache read so far, the batch", formatBytes(read)],
+        ["cache read over the answer", formatBytes(traffic.triangle)],
+        ["if it had its final size", formatBytes(traffic.end)],
+        ["cache passes weights at", passes === null ? "never" : `${commas(passes)} tokens`],
+      ],
+    };
+  },
+  svg({ steady, together, here, last, whole, top, said }, width) {
+    const on = panel({ left: 56, right: width - 12, top: 26, bottom: 270 },
+      axis("output tokens so far", 0, last + 1), axis("ms a step", 0, top));
+    const sums = steady.map((p) => {
+      const linear = 1e3 * (p.linear + p.other);
+      const beside = linear + 1e3 * p.neighbours;
+      return [[p.k, 0], [p.k, linear], [p.k, beside], [p.k, 1e3 * p.seconds]];
+    });
+    let drawn = on.drawn;
+    ["weights", "cache", "own"].forEach((look, i) => {
+      drawn += area(on, sums.map((sum) => sum[i]), sums.map((sum) => sum[i + 1]), look);
+    });
+    const later = sums.filter(([[k]]) => k >= here.k);
+    if (later.length > 1) drawn += area(on, later.map((sum) => sum[0]), later.map((sum) => sum[3]), "veil");
+    if (together) drawn += on.line(together.map((p) => [p.k, 1e3 * p.seconds]), "edge dashed");
+    drawn += on.line([[0, whole], [last + 1, whole]], "limit");
+    drawn += text(on.left + 6, on.up(whole) - 5, `all of memory read once: ${general(whole, 3)} ms`, "quiet");
+    drawn += path(`M${px(on.across(here.k))} ${on.top}V${on.bottom}`, "now") + on.dot(here.k, 1e3 * here.seconds);
+    return picture(width, 314, said, drawn);
+  },
+};
+
+// ---- 03: kinds of layer
+
+const stepReads = ({ sizes }, tokens) =>
+  total(sizes.kinds, (kind) => kind.cacheBytes * kind.law.read(tokens, 1) + kind.stateBytes);
+
+VIEWS.kinds = {
+  title: "What kinds of layer keep and read",
+  controls: ["prompt", "output", "batch"],
+  start: { model: "gpt-oss-20b", prompt: 128, output: 12_800, batch: 1 },
+  compute(data, s) {
+    const d = deploymentOf(data, s);
+    const tokens = s.prompt + s.output - 1;
+    const places = geometric(1, 1e6, 61).map(Math.round);
+    const by = cacheByKind(d, tokens);
+    const curves = by.map((kind, i) => places.map((n) => [n, kindBytes(d.sizes.kinds[i], n)]));
+    const held = places.map((n) => [n, d.sequenceBytes(n)]);
+    const read = places.map((n) => [n, stepReads(d, n)]);
+    const positions = d.maxPositions ?? Infinity;
+    const size = (n) => (n <= positions ? formatBytes(d.sequenceBytes(n), 3) : "beyond its positions");
+    const looks = ["weights", "prefill", "own", "other"];
+    return {
+      curves: curves.map((points, i) => [points, looks[i % looks.length]]),
+      held, read, tokens,
+      here: d.sequenceBytes(tokens),
+      legend: [["held", "held, all layers"], ["cache", "read in a step"],
+        ...by.map((kind, i) => [looks[i % looks.length], `${kind.layers} × ${kind.label}`])],
+      said: `${s.model}: at ${commas(tokens)} tokens one sequence holds ${formatBytes(d.sequenceBytes(tokens), 3)}, ` +
+        `and a step reads ${formatBytes(stepReads(d, tokens), 3)} of it`,
+      numbers: [
+        ...by.map(({ layers, label, bytes }) =>
+          [`${layers} × ${label}, at ${commas(tokens)} tokens`, formatBytes(bytes, 3)]),
+        ["held at 1 token", size(1)],
+        ["held at 4,096 tokens", size(4096)],
+        ["held at 32,768 tokens", size(32_768)],
+        ["held at 131,072 tokens", size(131_072)],
+        [`read in a step at ${commas(tokens)} tokens`, formatBytes(stepReads(d, tokens), 3)],
+        ["held by the batch", formatBytes(s.batch * d.sequenceBytes(tokens), 3)],
+        ["weights", formatBytes(d.weightBytes, 3)],
+      ],
+    };
+  },
+  svg({ curves, held, read, tokens, here, said }, width) {
+    const show = (value) => formatBytes(value, 1);
+    const on = panel({ left: 62, right: width - 12, top: 26, bottom: 310 },
+      axis("tokens of the sequence", 1, 1e6, { log: true }),
+      axis("bytes of one sequence", 1e3, 1e12, { log: true, show }));
+    let drawn = on.drawn;
+    for (const [points, look] of curves) drawn += on.line(points, look);
+    drawn += on.line(held, "held") + on.line(read, "cache dashed");
+    drawn += on.mark(tokens, `${commas(tokens)} tokens`) + on.dot(tokens, here);
+    return picture(width, 354, said, drawn);
+  },
+};
+
+// ---- 04: what a batch pays for, and a latency target
+
+VIEWS.batch = {
+  title: "What a bigger batch gives, and when it ends",
+  controls: ["prompt", "output", "cached", "batch", "target"],
+  start: { prompt: 128, output: 12_800, batch: 32, target: 20 },
+  many: true,
+  compute(data, s) {
+    const [d, r] = [deploymentOf(data, s), requestOf(s)];
+    if (r.output < 2) throw new Refused("One output token has no time to the next one; choose a longer output.");
+    const full = steadyState(d, r, null);
+    const places = wholes(geometric(1, full.batch, 28));
+    const states = places.map((b) => steadyState(d, r, b));
+    const mixed = places.map((b) => [b, steadyState(d, r, b, true).tokensPerSecond]);
+    const here = steadyState(d, r, s.batch);
+    const least = states[0].tpot;
+    const kept = s.target / 1e3 >= least ? atLatency(d, r, s.target / 1e3) : null;
+    const roof = roofBatch(d, r);
+    const binds = kept === null ? `no batch keeps ${general(s.target, 4)} ms a token`
+      : kept.binds === "memory" ? `memory is full at ${commas(kept.batch)}, within ${general(s.target, 4)} ms a token`
+      : `${general(s.target, 4)} ms a token end it at ${commas(kept.batch)}, memory at ${commas(full.batch)}`;
+    return {
+      rates: states.map((state) => [state.batch, state.tokensPerSecond]),
+      mixed, roof, kept, here, target: s.target, memory: full.batch,
+      waits: states.map((state) => [state.batch, 1e3 * state.tpot]),
+      legend: [["edge", "each prompt by itself"], ["prefill", "prompts mixed into steps"], ["limit", "latency target"]],
+      said: `${whose(s)}: ${commas(Math.round(states[0].tokensPerSecond))} tokens/s alone, ` +
+        `${commas(Math.round(here.tokensPerSecond))} at batch ${commas(s.batch)}; ${binds}`,
+      numbers: [
+        ["memory batch", commas(full.batch)],
+        ["roof batch (estimate)", commas(Math.round(roof))],
+        ["omega", general(omega(d, r), 3)],
+        ["tokens/s at batch 1", fixed(states[0].tokensPerSecond, 1, true)],
+        ["tokens/s at this batch", fixed(here.tokensPerSecond, 1, true)],
+        ["tokens/s at the memory batch", fixed(full.tokensPerSecond, 1, true)],
+        ["TPOT at batch 1", formatSeconds(least)],
+        ["TPOT at this batch", formatSeconds(here.tpot)],
+        ["TPOT at the memory batch", formatSeconds(full.tpot)],
+        ["GPU seconds a request, memory batch", formatSeconds(full.secondsPerRequest)],
+        ["largest batch within the target", kept === null ? "none" : commas(kept.batch)],
+        ["tokens/s there", kept === null ? "-" : fixed(kept.state.tokensPerSecond, 1, true)],
+      ],
+    };
+  },
+  svg({ rates, mixed, roof, kept, here, target, memory, waits, said }, width) {
+    const x = axis("", 1, 1e4, { log: true });
+    const upper = panel({ left: 56, right: width - 12, top: 26, bottom: 196 }, x,
+      axis("output tokens a second", 1, 1e5, { log: true }));
+    const lower = panel({ left: 56, right: width - 12, top: 246, bottom: 376 },
+      { ...x, said: "batch size (log scale)" }, axis("ms a token", 1, 1e3, { log: true }));
+    let drawn = upper.drawn + lower.drawn;
+    drawn += upper.line(mixed, "prefill dashed") + upper.line(rates, "edge") + lower.line(waits, "edge");
+    drawn += upper.mark(memory, `memory is full: ${commas(memory)}`, 9.4) + lower.mark(memory, "");
+    drawn += upper.mark(roof, `roof of the linear layers: ${commas(Math.round(roof))}`, 8.3);
+    drawn += lower.line([[1, target], [1e4, target]], "limit");
+    drawn += text(lower.left + 6, lower.up(target) - 5, `target: ${general(target, 4)} ms`, "quiet");
+    if (kept) {
+      const down = `${px(lower.across(kept.batch))} ${px(lower.up(1e3 * kept.state.tpot))}`;
+      drawn += path(`M${down}V${lower.bottom}`, "limit");
+    }
+    drawn += upper.dot(here.batch, here.tokensPerSecond) + lower.dot(here.batch, 1e3 * here.tpot);
+    return picture(width, 420, said, drawn);
+  },
+};
+
+// ---- 04: a server in motion, from idle to overloaded
+
+// Gaps between arrivals, with a mean of 1: exponential, and the same in every run.
+function gaps(count) {
+  let seed = 1_234_567;
+  return Array.from({ length: count }, () => {
+    seed = (seed * 48_271) % 2_147_483_647;
+    return -Math.log(seed / 2_147_483_647);
+  });
+}
+
+VIEWS.timeline = {
+  title: "A server in motion",
+  controls: ["prompt", "output", "batch", "load"],
+  start: { prompt: 1268, output: 1527, batch: 32, load: 90 },
+  many: true,
+  compute(data, s) {
+    const [d, r] = [deploymentOf(data, s), requestOf({ ...s, cached: 0 })];
+    const full = steadyState(d, r, null).batch;
+    const most = Math.min(s.batch, full);
+    const each = steadyState(d, r, most).secondsPerRequest; // at best one request is done in that time
+    const watched = 5 * Math.max(most, 10) * each;
+    const rate = s.load / 100 / each;
+    let clock = 0;
+    const many = gaps(Math.ceil(1.3 * watched * rate) + 20).map((gap) => (clock += gap / rate));
+    const arrivals = many.filter((at) => at < watched);
+    if (arrivals.length < 2) throw new Refused("Hardly a request arrives in the time that is watched; raise the load.");
+    const run = timeline(d, arrivals.map(() => r), arrivals, { maxBatch: most, horizon: watched });
+    const { time, running, waiting } = run.occupancy;
+    const firsts = arrivals.map((at, i) => [at, run.firstToken[i] - at]).filter(([, wait]) => !Number.isNaN(wait));
+    const median = (from, to) => {
+      const waits = arrivals.map((at, i) => [at, run.firstToken[i] - at]).filter(([at]) => at >= from && at < to);
+      const sorted = waits.map(([, wait]) => (Number.isNaN(wait) ? Infinity : wait)).sort((a, b) => a - b);
+      return sorted[Math.floor((sorted.length - 1) / 2)] ?? NaN;
+    };
+    const words = (seconds) => (seconds === Infinity ? "not within this time" : formatSeconds(seconds, 3));
+    const elapsed = run.end - run.start;
+    const prompt = firsts.filter(([, wait]) => wait <= 1).length / arrivals.length;
+    const later = (times) => (2 * r.output * times.filter((at) => at >= watched / 2).length) / watched; // once it is warm
+    const [offered, served] = [later(arrivals), later(run.finish)];
+    return {
+      time, running, waiting, firsts, watched, most,
+      legend: [["cache", "requests being served"], ["prefill", "requests that wait"], ["edge", "time to first token"]],
+      said: `${arrow(r)}, ${general(rate, 3)} requests a second: ${commas(Math.round(offered))} tokens/s are asked ` +
+        `for, ${commas(Math.round(served))} served; at the end ${commas(waiting.at(-1))} requests wait`,
+      numbers: [
+        ["requests a second that it can take", general(1 / each, 3)],
+        ["requests a second that arrive", general(rate, 3)],
+        ["tokens/s asked for, second half", fixed(offered, 1, true)],
+        ["tokens/s served, second half", fixed(served, 1, true)],
+        ["GPU busy", formatPercent(1 - run.seconds.idle / elapsed)],
+        ["median time to first token, first third", words(median(0, watched / 3))],
+        ["the same, last third", words(median((2 * watched) / 3, watched))],
+        ["first token within 1 s", formatPercent(prompt)],
+        ["waiting at the end", commas(waiting.at(-1))],
+        ["served at a time, at most", commas(run.peakRunning)],
+        ["memory batch", commas(full)],
+      ],
+    };
+  },
+  svg({ time, running, waiting, firsts, watched, most, said }, width) {
+    const x = axis("", 0, watched);
+    const upper = panel({ left: 56, right: width - 12, top: 26, bottom: 206 }, x, axis("requests", 0, 6.5 * most));
+    const lower = panel({ left: 56, right: width - 12, top: 256, bottom: 376 }, { ...x, said: "seconds" },
+      axis("seconds to the first token", 0.01, 1000, { log: true, show: (value) => general(value, 3) }));
+    const keep = Math.ceil(time.length / 400); // as many as there are pixels to tell them apart
+    const inAll = (i) => Math.min(6.5 * most, running[i] + waiting[i]);
+    const seen = time.map((at, i) => [at, running[i], inAll(i)]).filter((_, i) => i % keep === 0);
+    const steps = seen.flatMap((one, i) => (i ? [[one[0], ...seen[i - 1].slice(1)], one] : [one]));
+    const level = (i) => steps.map((one) => [one[0], i < 0 ? 0 : one[1 + i]]);
+    const dots = firsts.filter(lower.inside).map(([at, wait]) => `M${px(lower.across(at))} ${px(lower.up(wait))}h0`);
+    let drawn = area(upper, level(-1), level(0), "cache") + area(upper, level(0), level(1), "prefill");
+    drawn += upper.drawn + lower.drawn + upper.line([[0, most], [watched, most]], "limit");
+    drawn += text(upper.right - 4, upper.up(most) - 5, `at most ${commas(most)} at a time`, "end halo");
+    return picture(width, 420, said, drawn + path(dots.join(""), "dots"));
+  },
+};
+
+// ---- 05: what a faster prefill saves
+
+VIEWS.prefill = {
+  title: "What a faster prefill saves",
+  controls: ["prompt", "output", "cached", "batch", "times"],
+  start: { prompt: 1024, output: 128, batch: 32, times: 2 },
+  compute(data, s) {
+    const [d, r] = [deploymentOf(data, s), requestOf(s)];
+    const cost = requestCost(d, r, s.batch);
+    const full = steadyState(d, r, null);
+    const [alone, here] = [1, s.batch].map((b) => steadyState(d, r, b));
+    const share = (state) => state.parts.prefill / state.secondsPerRequest;
+    const saved = (part, k) => part * (1 - 1 / k);
+    const clock = cost.ttft / cost.undisturbed;
+    const parts = [["alone", share(alone), "edge"], [`batch ${commas(s.batch)}`, share(here), "prefill"],
+      [`full, batch ${commas(full.batch)}`, share(full), "cache"]];
+    return {
+      curves: parts.map(([, part, look]) =>
+        [look, geometric(1, 1000, 40).map((k) => [k, 100 * saved(part, k)]), 100 * saved(part, s.times)]),
+      times: s.times,
+      legend: parts.map(([name, , look]) => [look, name]),
+      said: `${arrow(r)}: a prefill ${general(s.times, 4)} times as fast saves ` +
+        `${formatPercent(saved(share(alone), s.times), 2)} alone, ` +
+        `${formatPercent(saved(share(full), s.times), 2)} of a full server's GPU time`,
+      numbers: [
+        ["prefill share, GPU clock", formatPercent(share(here))],
+        ["prefill share, request clock", formatPercent(clock)],
+        ["prefill share, alone", formatPercent(share(alone))],
+        ["prefill share, full server", formatPercent(share(full))],
+        ["saved by this prefill, GPU", formatPercent(saved(share(here), s.times))],
+        ["saved by this prefill, full server", formatPercent(saved(share(full), s.times))],
+        ["rho, the estimate", general(rho(d, r, s.batch), 3)],
+        ["time to first token", formatSeconds(cost.ttft)],
+        ["under 5 % from this output on", `${commas(breakEvenOutput(d, r.prompt, s.batch))} tokens`],
+      ],
+    };
+  },
+  svg({ curves, times, said }, width) {
+    const on = panel({ left: 56, right: width - 12, top: 26, bottom: 270 },
+      axis("prefill this many times as fast", 1, 1000, { log: true }), axis("% of time saved", 0, 100));
+    let drawn = on.drawn + path(`M${px(on.across(times))} ${on.top}V${on.bottom}`, "now");
+    for (const [look, points, at] of curves) drawn += on.line(points, look) + on.dot(times, at, "small", 4);
+    return picture(width, 314, said, drawn);
+  },
+};
+
+// ---- 06: which lever
+
+VIEWS.levers = {
+  title: "Which lever helps whom",
+  controls: ["prompt", "output", "cached", "batch"],
+  start: { prompt: 128, output: 12_800, batch: 1 },
+  many: true,
+  compute(data, s) {
+    const [d, r] = [deploymentOf(data, s), requestOf(s)];
+    const ranked = rankLevers(d, r, s.batch);
+    const [best] = ranked;
+    return {
+      ranked, batch: s.batch,
+      legend: [["other", `batch ${commas(s.batch)}`], ["held", "each on its own full server"]],
+      said: `${arrow(r)}, full server: most is gained by "${best.name}", ${fixed(best.atLimit, 2)} times as fast`,
+      numbers: ranked.map(({ name, held, atLimit }) => [name, `${fixed(held, 2, true)} → ${fixed(atLimit, 2, true)}`]),
+    };
+  },
+  svg({ ranked, said }, width) {
+    const row = 46;
+    const x = axis("times faster: GPU time before over after", 0.5, 8, { log: true });
+    const ends = { left: 10, right: width - 46, top: 12, bottom: 12 + row * ranked.length };
+    const on = { across: (v) => ends.left + (ends.right - ends.left) * Math.min(1.05, Math.max(0, x.share(v))) };
+    let drawn = "";
+    for (const tick of [0.5, 1, 2, 4, 8]) {
+      drawn += path(`M${px(on.across(tick))} ${ends.top}V${ends.bottom}`, tick === 1 ? "boundary" : "grid");
+      drawn += text(on.across(tick), ends.bottom + 17, `${tick}`, "quiet middle");
+    }
+    ranked.forEach(({ name, held, atLimit }, i) => {
+      const y = ends.top + row * i + 14;
+      [[held, "other"], [atLimit, "held"]].forEach(([gain, look], j) => {
+        const [from, to] = [on.across(Math.min(1, gain)), on.across(Math.max(1, gain))];
+        drawn += box(from, y + 6 + 12 * j, Math.max(1.5, to - from), 9, `area ${look}`);
+        drawn += text(to + 4, y + 14.5 + 12 * j, fixed(gain, 2, true), "tiny halo");
+      });
+      drawn += text(ends.left, y, width < 520 ? name.split(/ \(|: /)[0] : name, "halo");
+    });
+    drawn += text(width / 2, ends.bottom + 36, x.said, "quiet middle");
+    return picture(width, ends.bottom + 44, said, drawn);
+  },
+};
+
+// ---- 09: what an output token costs
+
+VIEWS.price = {
+  title: "What an output token costs",
+  controls: ["prompt", "output", "cached", "batch", "dollars"],
+  start: { prompt: 1024, output: 128, batch: 1, dollars: 2 },
+  many: true,
+  compute(data, s) {
+    const [d, r] = [deploymentOf(data, s), requestOf(s)];
+    if (r.output < 2) throw new Refused("One output token comes from the prefill: there is no step to price.");
+    const full = steadyState(d, r, null).batch;
+    const worth = (b) => outputTokenInPromptTokens(d, r, b);
+    const million = (b) => (priceOfRequest(d, r, b, s.dollars) * 1e6) / r.output;
+    const here = worth(s.batch);
+    const each = requestCost(d, r, s.batch).tpot / s.batch;
+    return {
+      prices: wholes(geometric(1, full, 28)).map((b) => [b, worth(b)]),
+      full, here: [s.batch, here],
+      legend: [["edge", "one output token, in prompt tokens"]],
+      said: `${arrow(r)}, batch ${commas(s.batch)}: one output token costs as much GPU time as ` +
+        `${fixed(here, 1, true)} prompt tokens`,
+      numbers: [
+        ["one output token, in prompt tokens", fixed(here, 1, true)],
+        ["at batch 1", fixed(worth(1), 1, true)],
+        ["at the memory batch", fixed(worth(full), 1, true)],
+        ["memory batch", commas(full)],
+        ["$ a million output, here", `$${fixed(million(s.batch), 2, true)}`],
+        ["$ a million output, at the memory batch", `$${fixed(million(full), 2, true)}`],
+        ["GPU time of one output token", formatSeconds(each)],
+      ],
+    };
+  },
+  svg({ prices, full, here, said }, width) {
+    const on = panel({ left: 56, right: width - 12, top: 26, bottom: 290 },
+      axis("batch size", 1, 1e4, { log: true }), axis("price, in prompt tokens", 1, 1e4, { log: true }));
+    let drawn = on.drawn + on.line(prices, "edge") + on.mark(full, `memory is full: ${commas(full)}`) + on.dot(...here);
+    drawn += on.line([[1, 1], [1e4, 1]], "limit") + text(on.right - 4, on.up(1) - 5, "a prompt token", "quiet end");
+    return picture(width, 334, said, drawn);
+  },
+};
+
+// ---------------------------------------------------------------------------------------------------------------------
+// 3. The panel: controls, what they show, and what a reader takes away. Everything is made in `host`, a plain element.
+
+const MENUS = ["model", "accelerator", "layout", "precision", "efficiency"];
+const DEFAULTS = {
+  model: "llama-3.1-8b", accelerator: "h100-sxm", devices: 1, layout: "tensor", precision: "bf16", efficiency: "floor",
+  prompt: 1024, output: 128, cached: 0, batch: 1,
+};
+// `most` may ask the setting; `unit`: in words, of one; `quantum`: the finest step; `zero`: the scale begins at 0.
+const RANGES = {
+  prompt: { label: "prompt", unit: "token", least: 1, most: 131_072 },
+  output: { label: "output", unit: "token", least: 1, most: 65_536 },
+  cached: { label: "of it cached", unit: "token", least: 0, most: (s) => s.prompt - 1, zero: true },
+  batch: { label: "batch", unit: "request", least: 1, most: 4096 },
+  devices: { label: "devices", unit: "device", least: 1, most: 256 },
+  position: { label: "output so far", unit: "token", least: 1, most: (s) => Math.max(1, s.output - 1), even: true },
+  target: { label: "latency target", unit: "ms a token", units: "ms a token", least: 1, most: 1000, quantum: 0.1 },
+  load: { label: "load", unit: "% of capacity", units: "% of capacity", least: 5, most: 200, even: true },
+  times: { label: "prefill faster", unit: "time", least: 1, most: 1000, quantum: 0.1 },
+  dollars: { label: "a GPU-hour", unit: "dollar", least: 0.1, most: 20, quantum: 0.01 },
+};
+const bound = (limit, s) => (typeof limit === "function" ? limit(s) : limit);
+
+// A scale from its least to its most value, as {share, value}: logarithmic, and from zero on log(1 + value).
+function scaleOf(range, s) {
+  const [least, most, quantum] = [range.least, Math.max(bound(range.most, s), range.least), range.quantum ?? 1];
+  const [to, back] = range.even ? [(v) => v, (v) => v] : range.zero ? [Math.log1p, Math.expm1] : [Math.log, Math.exp];
+  const across = to(most) - to(least) || 1;
+  const inside = (value) => Math.min(most, Math.max(least, value));
+  const held = (value) => Number(inside(Math.round(value / quantum) * quantum).toPrecision(12));
+  return {
+    least, most, held,
+    share: (value) => (to(inside(value)) - to(least)) / across,
+    value: (share) => held(Number(back(to(least) + share * across).toPrecision(3))),
+    // The next round value above or below: 12,800 goes to 13,000 and to 12,000.
+    next: (value, way) => {
+      const from = Math.max(value * (way < 0 ? 0.999 : 1), 1e-9);
+      const step = Math.max(quantum, range.even ? roundUp(most / 100) : 10 ** (Math.floor(Math.log10(from)) - 1));
+      const steps = value / step;
+      return held(step * (way > 0 ? Math.floor(steps + 1 + 1e-9) : Math.ceil(steps - 1 - 1e-9)));
+    },
+  };
+}
+
+const unitsOf = ({ unit, units }) => units ?? `${unit}s`;
+const inWords = (range, value) => `${inFull(value)} ${value === 1 ? range.unit : unitsOf(range)}`;
+
+function make(name, attributes = {}, ...inside) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (value === false || value == null) continue;
+    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
+    else made.setAttribute(key, value === true ? "" : value);
+  }
+  made.append(...inside);
+  return made;
+}
+
+// The setting in a page's address, for this view; {} where there is none, or where it is another's.
+function fromAddress(name, start) {
+  const [view, query] = decodeURI(globalThis.location?.hash ?? "").split("?");
+  if (view !== `#explore-${name}` || !query) return {};
+  const found = {};
+  for (const [key, value] of new URLSearchParams(query)) {
+    if (!(key in start)) continue;
+    if (typeof start[key] !== "number") found[key] = value;
+    else if (Number.isFinite(Number(value)) && value.trim()) found[key] = Number(value);
+  }
+  return found;
+}
+
+const cell = (value) => `"${String(value).replaceAll('"', '""')}"`;
+const csvOf = (rows) => rows.map((row) => row.map(cell).join(",")).join("\r\n");
+
+// [name, value] of each setting that this view has, as a table and an address say them.
+const settingsOf = (view, s) => [...MENUS, "devices", ...view.controls].map((key) => [key, s[key]]);
+
+function legendOf(legend) {
+  return legend.map(([look, words]) => `<li><span class="swatch ${look}"></span>${escaped(words)}</li>`).join("");
+}
+
+function tableOf(now, kept) {
+  const before = new Map(kept ?? []);
+  const rows = now.map(([label, value]) => {
+    const other = kept ? `<td>${inHtml(before.get(label) ?? "-")}</td>` : "";
+    return `<tr><th scope="row">${inHtml(label)}</th><td>${inHtml(value)}</td>${other}</tr>`;
+  });
+  const names = ["", "this setting", "kept"].map((name) => `<th scope="col">${name}</th>`);
+  const head = kept ? `<thead><tr>${names.join("")}</tr></thead>` : "";
+  return `<table>${head}<tbody>${rows.join("")}</tbody></table>`;
+}
+
+// Picture and table of a setting as one string, for a page where nothing runs; `image`: where the picture is, once drawn.
+export function still(data, name, start = {}, image = "") {
+  const view = VIEWS[name];
+  const found = view.compute(data, { ...DEFAULTS, ...view.start, ...start });
+  const drawn = image ? `<img src="${image}" alt="${escaped(`${view.title}. ${found.said}`)}" style="max-width:100%">`
+    : `<div class="drawn"><ul class="legend">${legendOf(found.legend)}</ul>${view.svg(found, 720)}</div>`;
+  return `<p><strong>${escaped(view.title)}.</strong> ${escaped(found.said)}</p>${drawn}${tableOf(found.numbers)}`;
+}
+
+// Single changes of a setting after which the view can be computed: [words, change], the nearest first.
+function waysOut(data, view, s, deep = true) {
+  const works = (change) => {
+    try {
+      view.compute(data, { ...s, ...change });
+      return true;
+    } catch (error) {
+      if (error instanceof Refused) return false;
+      throw error;
+    }
+  };
+  const found = [];
+  const largest = (key, least) => {
+    if (!(key in RANGES) || !view.controls.includes(key) || s[key] <= least || !works({ [key]: least })) return;
+    let [low, high] = [least, s[key]];
+    while (high - low > Math.max(1, low / 200)) {
+      const middle = Math.floor((low + high) / 2);
+      [low, high] = works({ [key]: middle }) ? [middle, high] : [low, middle];
+    }
+    found.push([`${RANGES[key].label} ${inFull(low)}`, { [key]: low }]);
+  };
+  for (const key of ["batch", "output", "prompt", "cached"]) largest(key, RANGES[key].least);
+  const layouts = s.layout === "tensor" ? ["tensor", "expert"] : ["expert", "tensor"];
+  const many = [1, 2, 4, 8, 16, 32, 64, 128].flatMap((devices) => layouts.map((layout) => ({ devices, layout })));
+  const group = many.find((change) => (change.devices !== s.devices || change.layout !== s.layout) && works(change));
+  const how = group && group.devices > 1 ? `, ${LAYOUTS[group.layout]}` : "";
+  if (group) found.push([inWords(RANGES.devices, group.devices) + how, group]);
+  const precision = Object.keys(data.precisions).find((name) => name !== s.precision && works({ precision: name }));
+  if (precision) found.push([`precision ${precision}`, { precision }]);
+  const bySize = [...data.accelerators].sort((a, b) => a.memory - b.memory);
+  const device = bySize.find(({ name }) => works({ accelerator: name }));
+  if (device) found.push([device.label ?? device.name, { accelerator: device.name }]);
+  if (s.target && works({ target: 1000 })) found.push(["latency target 1,000 ms", { target: 1000 }]);
+  const { prompt, output, cached } = data.presets.chat; // where no single change does: a smaller case, and then one
+  const smaller = [["batch 1", { batch: 1 }], ["batch 1, a chat request", { batch: 1, prompt, output, cached }]];
+  for (const [words, change] of smaller) {
+    if (found.length || !deep) break;
+    if (works(change)) found.push([words, change]);
+    for (const [and, more] of found.length ? [] : waysOut(data, view, { ...s, ...change }, false)) {
+      found.push([`${words}, ${and}`, { ...change, ...more }]);
+    }
+  }
+  return found;
+}
+
+let panels = 0;
+
+// The explorer `name` in `host`, from its start setting or `start`. Returns {settings, destroy}.
+export function mount(host, data, name, start = {}, options = {}) {
+  const view = VIEWS[name];
+  const id = `explore-${name}-${(panels += 1)}`;
+  const initial = { ...DEFAULTS, ...view.start, ...start };
+  let s = { ...initial, ...fromAddress(name, initial) };
+  let kept = null; // {s, found} of the setting that is shown beside
+  let found = null;
+  let later = 0;
+  let playing = 0;
+  let wide = 0;
+  const controls = {};
+  const calm = () => globalThis.matchMedia?.("(prefers-reduced-motion: reduce)").matches;
+
+  const sentence = make("p", { class: "said", role: "status", "aria-live": "polite" });
+  const legend = make("ul", { class: "legend" });
+  const now = make("figure");
+  const beside = make("figure", { hidden: true });
+  const pictures = make("div", { class: "pictures" }, now, beside);
+  const ways = make("div", { class: "ways", role: "group", "aria-label": "What would fit" });
+  const table = make("div", { class: "numbers" });
+  const told = make("p", { class: "told", role: "status" });
+  const button = (words, does, more = {}) => make("button", { type: "button", onclick: does, ...more }, words);
+
+  function set(change) {
+    s = { ...s, ...change };
+    for (const key of view.controls) {
+      const { least, most, held } = scaleOf(RANGES[key], s);
+      if (s[key] < least || s[key] > most) s[key] = held(s[key]);
+    }
+    show();
+  }
+
+  function show() {
+    for (const control of Object.values(controls)) control.follow();
+    clearTimeout(later);
+    ways.replaceChildren();
+    try {
+      found = view.compute(data, s);
+      sentence.removeAttribute("data-refused");
+      sentence.textContent = found.said;
+      legend.innerHTML = legendOf(found.legend);
+      draw();
+      table.innerHTML = tableOf(found.numbers, kept?.found.numbers);
+    } catch (error) {
+      if (!(error instanceof Refused)) throw error;
+      found = null;
+      sentence.setAttribute("data-refused", "");
+      sentence.textContent = `Not computed. ${error.message}`;
+      now.replaceChildren();
+      table.replaceChildren();
+      later = setTimeout(offer, 30); // the sentence first
+    }
+  }
+
+  function offer() {
+    const choices = waysOut(data, view, s).map(([words, change]) => button(`Take ${words}`, () => set(change)));
+    ways.replaceChildren("What would fit: ", ...choices, button("Back to the start", reset));
+  }
+
+  function draw() {
+    const width = Math.round(Math.min(720, Math.max(300, now.clientWidth || 720)));
+    now.innerHTML = (kept ? "<figcaption>this setting</figcaption>" : "") + view.svg(found, width);
+    const before = kept && `<figcaption>kept: ${escaped(kept.found.said)}</figcaption>${view.svg(kept.found, width)}`;
+    if (kept) beside.innerHTML = before;
+  }
+
+  function reset() {
+    stop();
+    set(initial);
+  }
+
+  function keep() {
+    kept = kept || !found ? null : { s, found };
+    beside.hidden = !kept;
+    if (!kept) beside.replaceChildren();
+    table.classList.toggle("two", Boolean(kept));
+    compare.textContent = kept ? "Drop the kept setting" : "Keep beside";
+    show();
+  }
+
+  async function copy(words, what) {
+    told.replaceChildren();
+    try {
+      await navigator.clipboard.writeText(words);
+      told.textContent = `${what} copied.`;
+    } catch {
+      const field = make("textarea", { readonly: true, rows: 3, "aria-label": what });
+      field.value = words;
+      told.replaceChildren(`${what}: `, field);
+      field.select();
+    }
+  }
+
+  function asCsv() {
+    const rows = [...settingsOf(view, s), ...(found?.numbers ?? [["not computed", sentence.textContent]])];
+    const others = kept && new Map([...settingsOf(view, kept.s), ...kept.found.numbers]);
+    const columns = ([label, value]) => (kept ? [label, value, others.get(label) ?? ""] : [label, value]);
+    return csvOf([kept ? ["", "this setting", "kept"] : ["", "this setting"], ...rows.map(columns)]);
+  }
+
+  function address() {
+    const changed = settingsOf(view, s).filter(([key, value]) => value !== { ...DEFAULTS, ...view.start }[key]);
+    const page = globalThis.location?.href.split("#")[0] ?? "";
+    return `${page}#explore-${name}?${new URLSearchParams(changed)}`;
+  }
+
+  function stop() {
+    cancelAnimationFrame(playing);
+    clearTimeout(playing);
+    playing = 0;
+    if (player) player.textContent = "Play along the answer";
+  }
+
+  function play() {
+    if (playing) return stop();
+    const last = bound(RANGES[view.plays].most, s);
+    const [stops, began] = [calm() ? 8 : 0, performance.now()];
+    const from = s[view.plays] >= last ? 1 : s[view.plays];
+    player.textContent = "Stop";
+    const step = (count) => {
+      const share = stops ? count / stops : Math.min(1, (performance.now() - began) / 8000);
+      set({ [view.plays]: Math.round(from + share * (last - from)) });
+      if (share >= 1) return stop();
+      playing = stops ? setTimeout(step, 1000, count + 1) : requestAnimationFrame(step);
+    };
+    playing = 1;
+    step(1);
+  }
+
+  function rangeOf(key) {
+    const range = RANGES[key];
+    const slider = make("input", { type: "range", id: `${id}-${key}`, min: 0, max: 1, step: "any" });
+    const most = typeof range.most === "function" ? null : range.most;
+    const words = `${range.label}, ${unitsOf(range)}`;
+    const field = make("input", { type: "number", min: range.least, max: most, step: "any", "aria-label": words });
+    slider.addEventListener("input", () => set({ [key]: scaleOf(range, s).value(Number(slider.value)) }));
+    slider.addEventListener("keydown", (event) => {
+      const { least, most: end, held, next } = scaleOf(range, s);
+      const ways = {
+        ArrowRight: () => next(s[key], 1), ArrowUp: () => next(s[key], 1), ArrowLeft: () => next(s[key], -1),
+        ArrowDown: () => next(s[key], -1), PageUp: () => held(2 * s[key] || 1), PageDown: () => held(s[key] / 2),
+        Home: () => least, End: () => end,
+      };
+      if (!(event.key in ways) || event.ctrlKey || event.metaKey || event.altKey) return;
+      event.preventDefault();
+      set({ [key]: ways[event.key]() });
+    });
+    const typed = () => {
+      const { held, least, most: end } = scaleOf(range, s);
+      const value = field.value.trim() === "" ? NaN : Number(field.value);
+      const outside = value < least || value > end;
+      if (!Number.isFinite(value)) told.textContent = `${range.label} stays ${inFull(s[key])}: no number was typed.`;
+      else told.textContent = outside ? `${range.label} goes from ${inFull(least)} to ${inFull(end)}.` : "";
+      set({ [key]: Number.isFinite(value) ? held(value) : s[key] });
+      field.value = s[key];
+    };
+    field.addEventListener("change", typed);
+    field.addEventListener("input", () => {
+      const { held, least, most: end } = scaleOf(range, s);
+      const value = Number(field.value);
+      if (field.value.trim() && value >= least && value <= end && held(value) === value) set({ [key]: value });
+    });
+    const follow = () => {
+      const scale = scaleOf(range, s);
+      slider.value = scale.share(s[key]);
+      slider.setAttribute("aria-valuetext", inWords(range, s[key]));
+      if (field !== field.getRootNode().activeElement || Number(field.value) !== s[key]) field.value = s[key];
+    };
+    controls[key] = { follow };
+    const unit = make("span", { class: "unit" }, unitsOf(range));
+    return make("div", { class: "range" }, make("label", { for: slider.id }, range.label), slider, field, unit);
+  }
+
+  function menuOf(key, choices) {
+    const select = make("select", { id: `${id}-${key}`, onchange: () => set({ [key]: select.value }) });
+    for (const [value, words] of choices) select.append(make("option", { value }, words));
+    controls[key] = { follow: () => (select.value = s[key]) };
+    return make("div", { class: "menu" }, make("label", { for: select.id }, key), select);
+  }
+
+  const labels = (rows) => rows.map((row) => [row.name, row.label ?? row.name]);
+  const same = (names) => [...new Set(names)].map((each) => [each, each]);
+  const menus = make("div", { class: "menus" },
+    menuOf("model", labels(data.models)), menuOf("accelerator", labels(data.accelerators)),
+    menuOf("precision", same(Object.keys(data.precisions))),
+    menuOf("efficiency", same([...Object.keys(data.efficiencies), "high", "typical", "low"])),
+    menuOf("layout", Object.entries(LAYOUTS)));
+  const presets = make("div", { class: "presets", role: "group", "aria-label": "Workloads to begin with" }, "Take ");
+  for (const [word, preset] of Object.entries(data.presets)) {
+    const { prompt, output, cached } = (view.many && preset.mean) || preset;
+    presets.append(button(word, () => set({ prompt, output, cached })));
+  }
+  const compare = button("Keep beside", keep);
+  const player = view.plays ? button("Play along the answer", play) : null;
+  const buttons = make("div", { class: "buttons" }, ...(player ? [player] : []), button("Reset", reset), compare,
+    button("Copy numbers as CSV", () => copy(asCsv(), "Numbers")), button("Copy link", () => copy(address(), "Link")));
+  const ranges = make("div", { class: "ranges" }, ...view.controls.map(rangeOf), rangeOf("devices"));
+  const title = make("p", { class: "title" }, view.title);
+  const more = { class: "lesson-explore", "aria-label": view.title, "data-lm-suppress-shortcuts": "true" };
+  const shown = [sentence, legend, pictures, ways, buttons, told, table];
+  const root = make("section", more, title, presets, ranges, menus, ...shown);
+  host.replaceChildren(root);
+  set({});
+  const watcher = new ResizeObserver(() => {
+    if (now.clientWidth === wide || !found) return;
+    wide = now.clientWidth;
+    draw();
+  });
+  watcher.observe(pictures);
+  if (Object.keys(fromAddress(name, initial)).length) root.scrollIntoView({ block: "nearest" });
+  const destroy = () => {
+    stop();
+    clearTimeout(later);
+    watcher.disconnect();
+    host.replaceChildren();
+  };
+  return { settings: () => ({ ...s }), destroy };
+}
+
+export default {
+  render({ model, el }) {
+    return mount(el, model.get("data"), model.get("view"), model.get("start")).destroy;
+  },
+};
