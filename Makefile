@@ -19,12 +19,15 @@ TORCH_NEEDS = tests/with_torch/requirements.txt
 # A real engine, llama.cpp as a wheel: an environment of its own too, with the files of weights that it serves.
 ENGINE_RUN = $(subst .venv/,.venv-engine/,$(RUN))
 ENGINE_NEEDS = tests/with_engine/requirements.txt
+# A hub for a room, and how many simulated learners come at once when it is tested.
+HUB_RUN = .venv-hub/bin/python
+N ?= 5
 
 # Compiled modules are kept: without them everything starts a second or two later.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL = help
-.PHONY: help lab fresh test test-slow test-torch test-engine test-wheel test-browser engine engine-clean oracle counts sources size env check nbval notebooks bench bench-browser stills clean
+.PHONY: help lab fresh test test-slow test-torch test-engine test-hub test-wheel test-browser engine engine-clean hub oracle counts sources size env check nbval notebooks bench bench-browser stills book test-book clean
 
 help: ## list the targets
 	@echo "make lab   opens the notebooks;   make test   runs every test.   All targets:"
@@ -89,6 +92,15 @@ test-engine: ## test the timing of a real engine with a toy model, in .venv-engi
 	  "says why. Nothing else needs it: make test runs without." >&2; exit 1; }
 	@touch $@
 
+hub: ## start a hub for a room of learners on this machine, as root, in .venv-hub (500 MB; docs/hub.md)
+	@"$(PYTHON)" tools/hub_env.py
+	@$(HUB_RUN) -m jupyterhub -f deploy/hub/jupyterhub_config.py $(ARGS)
+
+test-hub: ## test a real hub with simulated learners who come at once (N=5; N=30 for a whole room), as root, with Node
+	@why=$$("$(PYTHON)" tools/hub_env.py --reasons) || exit 1; if [ -n "$$why" ]; then \
+	  echo "make test-hub: skipped: $$why."; else "$(PYTHON)" tools/hub_env.py --tests && \
+	  HUB_TEST_LEARNERS=$(N) $(HUB_RUN) -m pytest --confcutdir=tests/with_hub tests/with_hub $(ARGS); fi
+
 test-wheel: env ## build the wheel, install it into an environment of its own, and read its data there
 	$(RUN) -m pytest --confcutdir=tests/with_wheel tests/with_wheel
 
@@ -100,6 +112,18 @@ bench-browser: env .venv/browser.txt ## measure in a browser the time from an ex
 
 stills: env .venv/browser.txt ## draw what the explorers show where nothing runs, in Chromium (ARGS=--check to compare)
 	$(RUN) tools/stills.py $(ARGS)
+
+book: env .venv/book.txt ## make the book, build/book, from the stored notebooks (ARGS=serve: on localhost; ARGS=archive)
+	$(RUN) tools/book.py $(ARGS)
+
+test-book: env .venv/book.txt .venv/browser.txt ## make the book, compare it with the notebooks, read and use it in a browser
+	$(RUN) -m pytest --confcutdir=tests/with_book tests/with_book $(ARGS)
+
+# What makes the book, into the same environment. Gone with .venv, then made again.
+.venv/book.txt: pyproject.toml constraints.txt | env
+	@$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[book]' || { echo "make: Sphinx" \
+	  "could not be installed: pip's message above says why. Nothing else needs it: make test runs without." >&2; exit 1; }
+	@touch $@
 
 # What drives a browser, into the same environment; the browser itself is the machine's. Gone with .venv, then made again.
 .venv/browser.txt: pyproject.toml constraints.txt | env
@@ -146,6 +170,7 @@ clean: ## remove all that running made, with the environments, unless another ma
 	@if grep -qs . .venv/lessonlib-setup.txt && ! grep -q "filled, not made" .venv/lessonlib-setup.txt; then rm -rf .venv; fi
 	@if [ -e .venv-torch/begun ] || [ -e .venv-torch/made ]; then rm -rf .venv-torch; fi
 	@if [ -e .venv-engine/begun ] || [ -e .venv-engine/made ]; then rm -rf .venv-engine; fi
-	@for it in .venv .venv-torch .venv-engine; do [ ! -e $$it ] || echo "$$it was not made here, so it stays as it is."; done
+	@if [ -e .venv-hub/begun ]; then rm -rf .venv-hub; fi
+	@for it in .venv .venv-torch .venv-engine .venv-hub; do [ ! -e $$it ] || echo "$$it was not made here, so it stays as it is."; done
 	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
 	find . -name __pycache__ -prune -exec rm -rf {} + -o -name .ipynb_checkpoints -prune -exec rm -rf {} +

@@ -49,6 +49,7 @@ def exported(key: str) -> dict[str, Any]:
     exercise = find(key)
     found: dict[str, Any] = {"key": key, "notebook": exercise.notebook, "question": exercise.question}
     found |= {"hints": list(exercise.hints), "solution": exercise.answer.solution, "says": exercise.says}
+    found["again"] = exercise.again  # the notebook to read again, of a question of a quiz
     if isinstance(exercise, NumberExercise):
         numbers = {"value": exercise.answer.value, "tolerance": exercise.tolerance, "slips": exercise.slips}
         return found | {"kind": "number", "unit": exercise.unit, "predicted": exercise.predicted} | numbers
@@ -85,7 +86,9 @@ def hint(key: str, number: int = 1) -> None:
     """Say hint `number`, from 1; asking past the last one says so."""
     hints = find(key).hints
     if not is_number(number) or number != int(number) or not 1 <= number <= len(hints):
-        _say(f"There are {len(hints)} hints for {key!r}: hint({key!r}, 1) to hint({key!r}, {len(hints)}).")
+        few = f"There is one hint for {key!r}: hint({key!r})."
+        many = f"There are {len(hints)} hints for {key!r}: hint({key!r}, 1) to hint({key!r}, {len(hints)})."
+        _say(few if len(hints) == 1 else many)
         return
     Progress.here().hinted(key, int(number))
     _say(f"Hint {int(number)} of {len(hints)}: {hints[int(number) - 1]}")
