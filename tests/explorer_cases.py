@@ -391,7 +391,11 @@ def differences(ours: Any, theirs: Any, where: str = "", scale: float = 0.0) -> 
     if isinstance(ours, list | tuple) and isinstance(theirs, list):
         if len(ours) != len(theirs):
             return [(where, ours, theirs, math.inf)]
-        return [one for i, pair in enumerate(zip(ours, theirs, strict=True)) for one in differences(*pair, f"{where}/{i}", scale)]
+        return [
+            one
+            for i, pair in enumerate(zip(ours, theirs, strict=True))
+            for one in differences(*pair, f"{where}/{i}", scale)
+        ]
     if isinstance(ours, float | int) and isinstance(theirs, float | int) and not isinstance(ours, bool):
         if ours == theirs or (math.isnan(ours) and math.isnan(theirs)):
             return []

@@ -63,12 +63,16 @@ def own_models() -> tuple[Model, ...]:
         _stack("chunks", *((6, mixer) for mixer in chunked), (2, GQA), max_positions=50_000),
         _stack("blocks", (8, blocks), (4, GQA), ffn=MOE, max_positions=50_000),
         _stack("sparse latents", (3, sparse), (9, picked), max_positions=50_000),
-        _stack("entries", (2, CompressedAttention(**COMPRESSED)), (5, entries), (5, best), ffn=MOE, max_positions=50_000),
+        _stack(
+            "entries", (2, CompressedAttention(**COMPRESSED)), (5, entries), (5, best), ffn=MOE, max_positions=50_000
+        ),
         _stack("shared caches", (2, GQA), (2, windowed), *((4, mixer) for mixer in shared), max_positions=50_000),
         _stack("side by side", (6, side_by_side), (3, latent), max_positions=50_000),
         _stack("shared block", (5, SharedBlockAttention(**HEADS, adapter_rank=8)), (5, DifferentialAttention(**HEADS))),
         _stack("states", *((3, mixer) for mixer in states), (1, windowed), max_positions=50_000),
-        _stack("windowed latents", (4, MultiHeadLatentAttention(**MLA, window=500)), (4, MultiHeadLatentAttention(**MLA))),
+        _stack(
+            "windowed latents", (4, MultiHeadLatentAttention(**MLA, window=500)), (4, MultiHeadLatentAttention(**MLA))
+        ),
         looped,
         *(make() for make in frozen_models.ODD.values()),
     )
@@ -79,5 +83,7 @@ def own_accelerators() -> tuple[Accelerator, ...]:
     return (
         Accelerator(name="small 'one'", memory=2e8, bandwidth=5e10, peaks={"bf16": 2e12, "fp8": 5e12}, link=1e9),
         Accelerator(name="alone", memory=1e9, bandwidth=1e12, peaks={"fp16": 1e13}),
-        Accelerator(name="wide", memory=1e14, bandwidth=2e12, peaks={"fp32": 1e13, "bf16": 1e14, "fp4": 1e15}, link=4e11),
+        Accelerator(
+            name="wide", memory=1e14, bandwidth=2e12, peaks={"fp32": 1e13, "bf16": 1e14, "fp4": 1e15}, link=4e11
+        ),
     )

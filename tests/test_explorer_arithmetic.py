@@ -136,5 +136,5 @@ def test_the_module_is_one_file_without_imports_and_within_its_size():
     source = MODULE.read_text(encoding="utf-8")
     lines = source.splitlines()
     assert len(lines) <= 1_500 and max(map(len, lines)) <= 120
-    assert not [line for line in lines if line.startswith("import ") or " from " in line and line.endswith('";')]
+    assert not [line for line in lines if line.startswith("import ") or (" from " in line and line.endswith('";'))]
     assert "http" not in source.replace("http://www.w3.org/2000/svg", "")

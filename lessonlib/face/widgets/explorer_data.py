@@ -243,9 +243,7 @@ def _presets() -> dict[str, dict[str, Any]]:
 
 
 @checked(own_models=items(a(Model)), own_accelerators=items(a(Accelerator)))
-def explorer_data(
-    own_models: Iterable[Model] = (), own_accelerators: Iterable[Accelerator] = ()
-) -> dict[str, Any]:
+def explorer_data(own_models: Iterable[Model] = (), own_accelerators: Iterable[Accelerator] = ()) -> dict[str, Any]:
     """All that explorer.js computes with, plain lists, dicts and numbers: the catalogue's, and yours before them.
 
     Raises InvalidInputError for what is no Model, or no Accelerator.
