@@ -53,7 +53,9 @@ const QUESTIONS = {
   tokens: (X, d, r, one) => X.outputTokenInPromptTokens(d, r, one.batch, one.prefill),
   price: (X, d, r, one) => X.priceOfRequest(d, r, one.batch, one.dollars),
   levers: (X, d, r, one, data) => {
-    const typical = one.typical ? { ...data.efficiencies.floor, ...d.accelerator.efficiencies.typical } : null;
+    const { efficiencies, no_efficiencies: none } = d.accelerator;
+    if (one.typical && !efficiencies) throw new X.Refused(none);
+    const typical = one.typical ? { ...data.efficiencies.floor, ...efficiencies.typical } : null;
     const ranked = X.rankLevers(d, r, one.batch, typical, data.reload_rates);
     return Object.fromEntries(ranked.map((each) => [each.name, pick(each, ["held", "atLimit", "typical"])]));
   },
@@ -87,8 +89,8 @@ function answer(X, data, one) {
 function served(X, data, { requests, arrivals, options, ...settings }) {
   const found = attempt(X, () => X.timeline(X.deploymentOf(data, settings), requests, arrivals, options));
   if (found.refused) return found;
-  const { occupancy, ...rest } = found;
-  return { ...rest, mostWaiting: Math.max(...occupancy.waiting), mostRunning: Math.max(...occupancy.running) };
+  const names = ["admitted", "firstToken", "finish", "preemptions", "outputTokens", "requestSeconds", "end", "ended", "seconds"];
+  return { ...pick(found, names), mostRunning: Math.max(...found.occupancy.running) };
 }
 
 const FORMATS = {
@@ -103,9 +105,13 @@ const FORMATS = {
   commas: (X, value, digits) => X.fixed(value, digits, true),
 };
 
-// All answers to what the tests ask: `kind` is "cases", "served" or "formats".
+// All answers to what the tests ask: `kind` is "cases", "views", "served" or "formats".
 export function answers(X, { kind, data, asked }) {
   if (kind === "cases") return asked.map((one) => answer(X, data, one));
+  if (kind === "views") {
+    const numbers = ({ view, setting }) => X.VIEWS[view].compute(data, X.settingOf(view, setting)).numbers;
+    return asked.map((one) => attempt(X, () => numbers(one)));
+  }
   if (kind === "served") return asked.map((one) => served(X, data, one));
   return asked.map(([format, value, digits]) => FORMATS[format](X, value, digits));
 }

@@ -32,6 +32,7 @@ from lessonlib.time.accelerator import Accelerator
 from lessonlib.time.deployment import Deployment, Efficiency
 
 SEED = 20_261_201
+MOST_DRAWN = 2**20
 NO_COUNT = (0, -1, 1.5, math.nan, math.inf, True, "128", None, 2.0**60)
 NO_FRACTION = (0, -0.5, 1.2, math.nan, math.inf, True, "0.9", None)
 NO_SECONDS = (-1e-3, math.nan, math.inf, True, "it's", None)
@@ -178,8 +179,26 @@ def case(random: Random, number: int) -> dict[str, Any]:
     one["asked"] = ["cost", "memory", "steady", *random.sample(ALSO, 2)]
     if number % 50 == 0:
         one["asked"].append("levers")
-    if random.random() < 0.2:
+    if random.random() < 0.28:
         spoil(random, one)
+    return one if random.random() < 0.15 else smaller(random, one)
+
+
+def smaller(random: Random, one: dict[str, Any]) -> dict[str, Any]:
+    """The case with what fits where it can be made to fit; a refusal for memory looks at a thousand deployments."""
+    try:
+        deployment = deployed(one)
+        tokens = Request(one["prompt"], one["output"]).prompt + one["output"]
+        most = deployment.largest_batch(tokens) or deployment.largest_batch(1000)
+    except LessonError:
+        return one
+    if deployment.memory_needed(float(tokens)) > deployment.memory_available:
+        one["prompt"], one["output"] = min(one["prompt"], 500), min(one["output"], 500)
+        one["cached"], one["position"] = 0, max(1, one["output"] // 2)
+    if one["batch"] in range(most + 1, MOST_DRAWN):
+        one["batch"] = random.randint(1, max(1, most))
+    if not most:
+        one["accelerator"], one["devices"] = "wide", 4
     return one
 
 
@@ -353,7 +372,8 @@ def counts_for(one: dict[str, Any]) -> set[str]:
     """The kinds that a case counts for: of layers, of experts, and the layout of several devices."""
     devices = one.get("devices", 1)
     several = isinstance(devices, int) and not isinstance(devices, bool) and devices > 1
-    return kinds_of(models()[one["model"]]) | ({one.get("layout")} if several else set())
+    layout = one.get("layout", "tensor")
+    return kinds_of(models()[one["model"]]) | ({layout} if several and layout in ("tensor", "expert") else set())
 
 
 def is_refused(found: dict[str, Any]) -> bool:

@@ -8,6 +8,7 @@ from random import Random
 import pytest
 from explorer_cases import answer, cases, counts_for, data, differences, is_refused
 from explorer_models import own_accelerators, own_models
+from explorer_traffic import served, traffics
 from helpers import assembled
 from javascript import MODULE, answers, decoded, encoded
 
@@ -45,6 +46,20 @@ def test_every_number_and_every_refusal_is_the_librarys():
 def test_twenty_thousand_cases_are_the_librarys():
     counted = compared(MANY)
     assert counted["refused"] >= 0.3 * MANY and all(counted[kind] >= 500 for kind in KINDS), counted
+
+
+def test_a_server_over_time_is_the_simulators():
+    asked, counted = traffics(120), Counter()
+    theirs = answers("served", asked, data())
+    for one, found in zip(asked, theirs, strict=True):
+        ours = decoded(encoded(served(one)))
+        apart = [difference for difference in differences(ours, found) if difference[-1] > 1e-9]
+        assert not apart, f"{one}: {apart[:3]}"
+        counted["refused"] += "refused" in ours
+        counted["preempted"] += sum(ours.get("preemptions", [])) > 0
+        counted["late"] += ours.get("ended") == "the horizon was reached"
+        counted["waited"] += any(late > at for late, at in zip(ours.get("admitted", []), one["arrivals"], strict=False))
+    assert min(counted.values()) >= 5 and counted["refused"] < 60, counted
 
 
 FORMATS = {

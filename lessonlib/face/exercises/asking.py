@@ -85,7 +85,9 @@ def hint(key: str, number: int = 1) -> None:
     """Say hint `number`, from 1; asking past the last one says so."""
     hints = find(key).hints
     if not is_number(number) or number != int(number) or not 1 <= number <= len(hints):
-        _say(f"There are {len(hints)} hints for {key!r}: hint({key!r}, 1) to hint({key!r}, {len(hints)}).")
+        few = f"There is one hint for {key!r}: hint({key!r})."
+        many = f"There are {len(hints)} hints for {key!r}: hint({key!r}, 1) to hint({key!r}, {len(hints)})."
+        _say(few if len(hints) == 1 else many)
         return
     Progress.here().hinted(key, int(number))
     _say(f"Hint {int(number)} of {len(hints)}: {hints[int(number) - 1]}")
