@@ -102,6 +102,7 @@ def make_user(name: str) -> pwd.struct_passwd:
 def fill_home(user: pwd.struct_passwd) -> None:
     """What a home holds at first, as the learner: what is there already stays, and no link leads root anywhere."""
     command = ["tar", "--extract", "--file", str(ENVIRONMENT / HOME), "--skip-old-files", "--no-same-owner"]
+    command += ["--touch"]  # files of now, not of the archive
     who = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": [], "umask": 0o077}
     bare = {"PATH": "/usr/bin:/bin", "HOME": user.pw_dir}
     subprocess.run(command, cwd=user.pw_dir, env=bare, check=True, capture_output=True, text=True, **who)
