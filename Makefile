@@ -28,7 +28,7 @@ comma := ,
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL = help
-.PHONY: help lab fresh test test-slow test-torch test-engine test-hub test-wheel test-browser engine engine-clean hub oracle counts sources size env check nbval notebooks bench bench-browser bench-hub stills clean
+.PHONY: help lab fresh test test-slow test-torch test-engine test-hub test-wheel test-browser engine engine-clean hub oracle counts sources size env check nbval notebooks bench bench-browser bench-hub stills book test-book clean
 
 help: ## list the targets
 	@echo "make lab   opens the notebooks;   make test   runs every test.   All targets:"
@@ -113,6 +113,18 @@ bench-browser: env .venv/browser.txt ## measure in a browser the time from an ex
 
 stills: env .venv/browser.txt ## draw what the explorers show where nothing runs, in Chromium (ARGS=--check to compare)
 	$(RUN) tools/stills.py $(ARGS)
+
+book: env .venv/book.txt ## make the book, build/book, from the stored notebooks (ARGS=serve: on localhost; ARGS=archive)
+	$(RUN) tools/book.py $(ARGS)
+
+test-book: env .venv/book.txt .venv/browser.txt ## make the book, compare it with the notebooks, read and use it in a browser
+	$(RUN) -m pytest --confcutdir=tests/with_book tests/with_book $(ARGS)
+
+# What makes the book, into the same environment. Gone with .venv, then made again.
+.venv/book.txt: pyproject.toml constraints.txt | env
+	@$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[book]' || { echo "make: Sphinx" \
+	  "could not be installed: pip's message above says why. Nothing else needs it: make test runs without." >&2; exit 1; }
+	@touch $@
 
 # What drives a browser, into the same environment; the browser itself is the machine's. Gone with .venv, then made again.
 .venv/browser.txt: pyproject.toml constraints.txt | env

@@ -221,6 +221,7 @@ def test_an_exercise_is_exported_as_json_with_all_that_answers_a_guess():
         found = json.loads(json.dumps(exported(key), allow_nan=False))
         assert (found["key"], found["notebook"]) == (key, exercise.work.__module__[-2:])
         assert found["solution"] == exercise.answer.solution and found["says"] == exercise.says
+        assert found["again"] == exercise.again
         if found["kind"] == "number":
             assert found["value"] == exercise.answer.value and found["slips"] == [list(slip) for slip in exercise.slips]
         else:

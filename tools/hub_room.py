@@ -4,7 +4,7 @@
     .venv-hub/bin/python tools/hub_room.py --series 1,5,10,20,30   several, and the table of docs/hub.md anew
 
 Needs root, and for figures that mean something a machine that does nothing else: `make bench-hub` runs the series. Each
-room has a hub of its own, whose learners come for the first time: Unix users and working copies are made within the time.
+room has a hub of its own, whose learners come for the first time: users and working copies are made within the time.
 """
 
 import argparse

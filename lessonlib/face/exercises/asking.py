@@ -49,6 +49,7 @@ def exported(key: str) -> dict[str, Any]:
     exercise = find(key)
     found: dict[str, Any] = {"key": key, "notebook": exercise.notebook, "question": exercise.question}
     found |= {"hints": list(exercise.hints), "solution": exercise.answer.solution, "says": exercise.says}
+    found["again"] = exercise.again  # the notebook to read again, of a question of a quiz
     if isinstance(exercise, NumberExercise):
         numbers = {"value": exercise.answer.value, "tolerance": exercise.tolerance, "slips": exercise.slips}
         return found | {"kind": "number", "unit": exercise.unit, "predicted": exercise.predicted} | numbers

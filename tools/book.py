@@ -1,0 +1,238 @@
+"""The book: the stored notebooks and pages as a site of plain files in build/book, nothing executed.
+
+    python tools/book.py            builds it
+    python tools/book.py serve      builds it and serves it on localhost (--port 8000)
+    python tools/book.py archive    builds it and packs it as one file to hand out, build/book.zip
+
+A page of it opens from a folder, too. Needs the packages of the extra `book`: `make book` installs them.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import sys
+import zipfile
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BOOK, BUILD = ROOT / "book", ROOT / "build"
+PREPARED, SITE, WARNINGS = BUILD / "book-pages", BUILD / "book", BUILD / "book-warnings.txt"
+sys.path[:0] = [str(ROOT), str(BOOK)]
+
+PAGES = ("docs/glossary.md", "docs/instructors.md", "docs/own_layout.md", "docs/traffic.md", "data/README.md")
+SOURCES = "docs/sources.md"
+LINK = re.compile(r"\[([^\]]+)\]\(([^()\s:]+)\)")
+CHAPTER_ROW = re.compile(r"^\| \[(\d\d) (.+?)\]\(notebooks/(\w+)\.ipynb\) \| (\d+) \| (.+?) \|$", re.MULTILINE)
+
+# What the theme brings and no page loads.
+NOT_NEEDED = (
+    ".buildinfo",
+    "objects.inv",
+    "_static/**/*.map",
+    "_static/scripts/fontawesome*",
+    "_static/webpack-macros.html",
+)
+
+
+class BookError(Exception):
+    """The book cannot be made; the message says why and what to do."""
+
+
+def relinked(text: str, page: str) -> str:
+    """The Markdown of a page with links that lead somewhere in the book: of a file that it has not, the words alone."""
+
+    def link(found: re.Match[str]) -> str:
+        words, target = found.groups()
+        path = target.partition("#")[0]
+        if not path:
+            return found[0]
+        name = os.path.normpath(os.path.join(os.path.dirname(page), path)).replace(os.sep, "/")
+        if name in in_the_book():
+            return found[0]
+        if name == "README.md":
+            return f"[{words}]({os.path.relpath('index.md', os.path.dirname(page)).replace(os.sep, '/')})"
+        if name == "data":
+            return f"[{words}]({os.path.relpath('data/README.md', os.path.dirname(page)).replace(os.sep, '/')})"
+        return words
+
+    return LINK.sub(link, text)
+
+
+def in_the_book() -> set[str]:
+    """The files of the repository that are pages of the book, and the tables that its pages hand out."""
+    notebooks = {f"notebooks/{path.name}" for path in notebook_paths()}
+    tables = {f"data/{path.name}" for path in (ROOT / "data").glob("*.csv")}
+    return {*PAGES, SOURCES, *notebooks, *tables}
+
+
+def notebook_paths() -> list[Path]:
+    return sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))
+
+
+def chapter_rows() -> list[tuple[str, ...]]:
+    """(number, title, file, minutes, what it is about) of each chapter, as README.md has them."""
+    rows = [found.groups() for found in CHAPTER_ROW.finditer((ROOT / "README.md").read_text("utf-8"))]
+    names = [path.stem for path in notebook_paths()]
+    if [row[2] for row in rows] != names:
+        raise BookError(
+            f"README.md: its table of notebooks has {[row[2] for row in rows]}; expected {names}. Give each its row."
+        )
+    return rows
+
+
+def chapter_table(folder: str) -> str:
+    """The chapters as a list; `folder`: where they are from the page that shows it."""
+    lines = [
+        f'<li><a href="{folder}{name}.html">{title}</a> <span>{minutes} min</span><p>{about}</p></li>'
+        for _, title, name, minutes, about in chapter_rows()
+    ]
+    return '<ol class="lesson-chapters" start="0">\n' + "\n".join(lines) + "\n</ol>"
+
+
+def sources_page() -> str:
+    """The page of sources: docs/sources.md, or the table of data/references.csv where that is not written."""
+    if (ROOT / SOURCES).exists():
+        return relinked((ROOT / SOURCES).read_text("utf-8"), SOURCES)
+    from lessonlib.base.text import plain_markdown
+    from lessonlib.facts import load_table
+
+    rows = [
+        f"- {plain_markdown(row['authors'])} ({row['year']}): [{plain_markdown(row['title'])}]({row['url']}). "
+        f"{plain_markdown(row['venue'])}. Read {row['checked']}."
+        for row in load_table("references")
+    ]
+    return "# Sources\n\nWhat the notebooks rest on, each with the date on which it was read.\n\n" + "\n".join(rows)
+
+
+def pages() -> Iterator[tuple[str, str | bytes]]:
+    """(name, content) of all that Sphinx reads, and of the files that pages load."""
+    import nbformat
+
+    from chapters import Pictures, chapter
+    from docstrings import pages as reference
+    from lessonlib.face.widgets.explorer import still_html
+    from scripts import WIDGETS, classic_script, data_script
+    from terms import with_anchors
+
+    index, pictures = (BOOK / "index.md").read_text("utf-8"), Pictures("index", "")
+    parts = {"chapters": chapter_table("notebooks/"), "plane": pictures.apart(still_html("plane", {}))}
+    for name, part in parts.items():
+        index = index.replace(f"<!-- {name} -->", part)
+    yield "index.md", index
+    yield from pictures.as_files()
+    yield "more.md", (BOOK / "more.md").read_text("utf-8")
+    tree = "\n".join(path.stem for path in notebook_paths())
+    hidden = f"\n\n```{{toctree}}\n:hidden:\n{tree}\n```\n"
+    yield "notebooks/index.md", f"# Chapters\n\n{chapter_table('')}{hidden}"
+    for path in notebook_paths():
+        made = chapter(path.stem, nbformat.read(path, as_version=4))
+        for cell in made.notebook.cells:
+            if cell.cell_type == "markdown":
+                cell.source = relinked(cell.source, f"notebooks/{path.name}")
+        yield f"notebooks/{path.name}", nbformat.writes(made.notebook)
+        yield from made.pictures.as_files()
+    for page in PAGES:
+        text = relinked((ROOT / page).read_text("utf-8"), page)
+        yield page, with_anchors(text) if page == "docs/glossary.md" else text
+    yield SOURCES, sources_page()
+    yield from ((f"data/{path.name}", path.read_bytes()) for path in (ROOT / "data").glob("*.csv"))
+    yield from ((f"api/{name}.rst", text) for name, text in reference().items())
+    yield "_static/lesson.js", classic_script()
+    yield "_static/lesson-data.js", data_script()
+    yield from ((f"_static/{path.name}", path.read_bytes()) for path in WIDGETS.glob("*.css"))
+
+
+def prepare() -> None:
+    """Write all that Sphinx reads into a folder of its own."""
+    shutil.rmtree(PREPARED, ignore_errors=True)
+    for name, content in pages():
+        path = PREPARED / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+
+
+def build() -> list[str]:
+    """Make the book; the warnings of Sphinx, one a line."""
+    from sphinx.cmd.build import build_main
+
+    prepare()
+    shutil.rmtree(SITE, ignore_errors=True)
+    os.environ["LESSON_BOOK"] = str(PREPARED)
+    trees = BUILD / "book-trees"
+    shutil.rmtree(trees, ignore_errors=True)
+    arguments = ["-q", "-b", "html", "-c", BOOK, "-d", trees, "-w", WARNINGS, PREPARED, SITE]
+    if code := build_main([str(argument) for argument in arguments]):
+        raise BookError(f"Sphinx ended with {code}; its message above says why.")
+    for left in NOT_NEEDED:
+        for path in SITE.glob(left):
+            path.unlink()
+    return WARNINGS.read_text("utf-8").splitlines()
+
+
+def archive() -> Path:
+    """The book as one file, the same bytes for the same pages."""
+    packed = BUILD / "book.zip"
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as file:
+        for path in sorted(path for path in SITE.rglob("*") if path.is_file()):
+            info = zipfile.ZipInfo(f"book/{path.relative_to(SITE).as_posix()}")
+            info.compress_type = zipfile.ZIP_DEFLATED
+            file.writestr(info, path.read_bytes())
+    return packed
+
+
+class Pages(SimpleHTTPRequestHandler):
+    """The folder build/: the book, and beside it the live notebooks where they were made."""
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        if code == 404 and self.path.startswith("/lite/"):
+            message, explain = (
+                "No live notebooks here",
+                "They are a site of their own, build/lite, made by `make lite`.",
+            )
+        super().send_error(code, message, explain)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+def server(port: int) -> ThreadingHTTPServer:
+    """A server of build/ on localhost; at another port where that one is taken."""
+    handler = partial(Pages, directory=str(BUILD))
+    try:
+        return ThreadingHTTPServer(("127.0.0.1", port), handler)
+    except OSError:
+        return ThreadingHTTPServer(("127.0.0.1", 0), handler)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Make the book of the notebooks, in build/book.")
+    parser.add_argument("what", nargs="?", choices=("serve", "archive"), help="and then serve it, or pack it")
+    parser.add_argument("--port", type=int, default=8000, help="where to serve it (8000)")
+    chosen = parser.parse_args(arguments)
+    try:
+        warnings = build()
+    except BookError as error:
+        print(error, file=sys.stderr)
+        return 1
+    size = sum(path.stat().st_size for path in SITE.rglob("*") if path.is_file())
+    count = len(list(SITE.rglob("*.html")))
+    print(f"build/book/index.html: {count} pages, {size / 1e6:.1f} MB, {len(warnings)} warnings")
+    if chosen.what == "archive":
+        packed = archive()
+        print(f"build/{packed.name}: {packed.stat().st_size / 1e6:.1f} MB. Unpack it and open book/index.html.")
+    if chosen.what == "serve":
+        with server(chosen.port) as running:
+            print(f"http://127.0.0.1:{running.server_address[1]}/book/   (Ctrl+C ends it)", flush=True)
+            try:
+                running.serve_forever()
+            except KeyboardInterrupt:
+                print()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
