@@ -6,8 +6,8 @@ from nbformat import v4
 
 import notebooks
 
-# What those need is no dependency (PyTorch, Sphinx, an engine, a hub, a browser) or takes long (a wheel): make test-torch
-# and the like run them, each in the environment that it needs.
+# What those need is no dependency (PyTorch, Sphinx, an engine, a hub, a browser) or takes long (a wheel):
+# make test-torch and the like run them, each in the environment that it needs.
 collect_ignore_glob = ["with_*", "browser"]
 
 # The same examples on every machine and in every run, and no clock: a slow machine is no failure.
