@@ -214,7 +214,7 @@ def model_numbers(model: Model) -> dict[str, Any]:
 
 
 def accelerator_numbers(accelerator: Accelerator) -> dict[str, Any]:
-    """An accelerator as plain numbers, with the efficiencies that were published for its kind, or why there are none."""
+    """An accelerator as plain numbers, with the efficiencies published for its kind, or why there are none."""
     found = {name: getattr(accelerator, name) for name in ("name", "memory", "bandwidth", "link")}
     found |= {"label": accelerator.label or accelerator.name, "peaks": dict(accelerator.peaks)}
     try:
