@@ -1130,8 +1130,7 @@ VIEWS.request = {
         ["started together: share of one", formatSeconds(cost.seconds / s.batch)],
         ["started together: request clock", formatSeconds(cost.undisturbed)],
         ["full server: GPU time of one", formatSeconds(full.secondsPerRequest)],
-        ["full server: wait of a user", formatSeconds(full.wait)],
-        ["time to first token", formatSeconds(cost.ttft)],
+        ["full server: wait of a user", formatSeconds(full.wait)], ["time to first token", formatSeconds(cost.ttft)],
         ["time per output token, undisturbed", formatSeconds(cost.tpot)],
         ["decode's linear layers", cost.decode.seconds ? `${busy} bound` : "no decode step"],
         ["decode share of GPU time", formatPercent(cost.decodeShare, 5)],
@@ -1203,10 +1202,8 @@ VIEWS.plane = {
       numbers: [
         ["rho, the estimate", general(about, 3)],
         ["prefill / decode, exact", general(prefill / (linear + attention), 3)],
-        ["prefill's share, exact", formatPercent(prefill / state.secondsPerRequest)],
-        ["omega", general(over, 3)],
-        ["roof batch (estimate)", commas(Math.round(roofBatch(d, r)))],
-        ["memory batch", commas(full.batch)],
+        ["prefill's share, exact", formatPercent(prefill / state.secondsPerRequest)], ["omega", general(over, 3)],
+        ["roof batch (estimate)", commas(Math.round(roofBatch(d, r)))], ["memory batch", commas(full.batch)],
         ["chi", general(reads, 3)],
         ["cache reads on a full server", formatPercent(full.parts.attention / full.secondsPerRequest)],
       ],
@@ -1275,15 +1272,11 @@ VIEWS.growth = {
       said: `${s.model}, batch ${commas(s.batch)}, token ${commas(here.k + 1)}: a step takes ` +
         `${formatSeconds(here.seconds)}, of which its own cache ${formatPercent(here.own / here.seconds, 2)}`,
       numbers: [
-        ["first step, steady", first],
-        ["last step, steady", final],
-        ["first step, together", firstTogether],
-        ["last step, together", finalTogether],
-        ["this step: linear layers", formatSeconds(here.linear + here.other)],
+        ["first step, steady", first], ["last step, steady", final], ["first step, together", firstTogether],
+        ["last step, together", finalTogether], ["this step: linear layers", formatSeconds(here.linear + here.other)],
         ["this step: the neighbours' caches", formatSeconds(here.neighbours)],
         ["this step: its own cache", formatSeconds(here.own)],
-        ["cache of one token", formatBytes(d.cacheBytesPerToken)],
-        ["cache read so far, the batch", formatBytes(read)],
+        ["cache of one token", formatBytes(d.cacheBytesPerToken)], ["cache read so far, the batch", formatBytes(read)],
         ["cache read over the answer", formatBytes(traffic.triangle)],
         ["if it had its final size", formatBytes(traffic.end)],
         ["cache passes weights at", passes === null ? "never" : `${commas(passes)} tokens`],
@@ -1343,9 +1336,7 @@ VIEWS.kinds = {
       numbers: [
         ...by.map(({ layers, label, bytes }) =>
           [`${layers} × ${label}, at ${commas(tokens)} tokens`, formatBytes(bytes, 3)]),
-        ["held at 1 token", size(1)],
-        ["held at 4,096 tokens", size(4096)],
-        ["held at 32,768 tokens", size(32_768)],
+        ["held at 1 token", size(1)], ["held at 4,096 tokens", size(4096)], ["held at 32,768 tokens", size(32_768)],
         ["held at 131,072 tokens", size(131_072)],
         [`read in a step at ${commas(tokens)} tokens`, formatBytes(stepReads(d, tokens), 3)],
         ["held by the batch", formatBytes(s.batch * d.sequenceBytes(tokens), 3)],
@@ -1395,14 +1386,11 @@ VIEWS.batch = {
       said: `${whose(s)}: ${commas(Math.round(states[0].tokensPerSecond))} tokens/s alone, ` +
         `${commas(Math.round(here.tokensPerSecond))} at batch ${commas(s.batch)}; ${binds}`,
       numbers: [
-        ["memory batch", commas(full.batch)],
-        ["roof batch (estimate)", commas(Math.round(roof))],
-        ["omega", general(omega(d, r), 3)],
-        ["tokens/s at batch 1", fixed(states[0].tokensPerSecond, 1, true)],
+        ["memory batch", commas(full.batch)], ["roof batch (estimate)", commas(Math.round(roof))],
+        ["omega", general(omega(d, r), 3)], ["tokens/s at batch 1", fixed(states[0].tokensPerSecond, 1, true)],
         ["tokens/s at this batch", fixed(here.tokensPerSecond, 1, true)],
         ["tokens/s at the memory batch", fixed(full.tokensPerSecond, 1, true)],
-        ["TPOT at batch 1", formatSeconds(least)],
-        ["TPOT at this batch", formatSeconds(here.tpot)],
+        ["TPOT at batch 1", formatSeconds(least)], ["TPOT at this batch", formatSeconds(here.tpot)],
         ["TPOT at the memory batch", formatSeconds(full.tpot)],
         ["GPU seconds a request, memory batch", formatSeconds(full.secondsPerRequest)],
         ["largest batch within the target", kept === null ? "none" : commas(kept.batch)],
@@ -1484,10 +1472,8 @@ VIEWS.timeline = {
         ["GPU busy", formatPercent(1 - run.seconds.idle / elapsed)],
         ["median time to first token, first third", words(median(0, watched / 3))],
         ["the same, last third", words(median((2 * watched) / 3, watched))],
-        ["first token within 1 s", formatPercent(prompt)],
-        ["waiting at the end", commas(waiting.at(-1))],
-        ["served at a time, at most", commas(run.peakRunning)],
-        ["memory batch", commas(full)],
+        ["first token within 1 s", formatPercent(prompt)], ["waiting at the end", commas(waiting.at(-1))],
+        ["served at a time, at most", commas(run.peakRunning)], ["memory batch", commas(full)],
       ],
     };
   },
@@ -1535,13 +1521,11 @@ VIEWS.prefill = {
         `${formatPercent(saved(share(full), s.times), 2)} of a full server's GPU time`,
       numbers: [
         ["prefill share, GPU clock", formatPercent(share(here))],
-        ["prefill share, request clock", formatPercent(clock)],
-        ["prefill share, alone", formatPercent(share(alone))],
+        ["prefill share, request clock", formatPercent(clock)], ["prefill share, alone", formatPercent(share(alone))],
         ["prefill share, full server", formatPercent(share(full))],
         ["saved by this prefill, GPU", formatPercent(saved(share(here), s.times))],
         ["saved by this prefill, full server", formatPercent(saved(share(full), s.times))],
-        ["rho, the estimate", general(rho(d, r, s.batch), 3)],
-        ["time to first token", formatSeconds(cost.ttft)],
+        ["rho, the estimate", general(rho(d, r, s.batch), 3)], ["time to first token", formatSeconds(cost.ttft)],
         ["under 5 % from this output on", `${commas(breakEvenOutput(d, r.prompt, s.batch))} tokens`],
       ],
     };
@@ -1619,10 +1603,8 @@ VIEWS.price = {
       said: `${arrow(r)}, batch ${commas(s.batch)}: one output token costs as much GPU time as ` +
         `${fixed(here, 1, true)} prompt tokens`,
       numbers: [
-        ["one output token, in prompt tokens", fixed(here, 1, true)],
-        ["at batch 1", fixed(worth(1), 1, true)],
-        ["at the memory batch", fixed(worth(full), 1, true)],
-        ["memory batch", commas(full)],
+        ["one output token, in prompt tokens", fixed(here, 1, true)], ["at batch 1", fixed(worth(1), 1, true)],
+        ["at the memory batch", fixed(worth(full), 1, true)], ["memory batch", commas(full)],
         ["$ a million output, here", `$${fixed(million(s.batch), 2, true)}`],
         ["$ a million output, at the memory batch", `$${fixed(million(full), 2, true)}`],
         ["GPU time of one output token", formatSeconds(each)],
@@ -1819,7 +1801,6 @@ export function mount(host, data, name, start = {}, options = {}) {
     }
     show();
   }
-
   function show() {
     for (const control of Object.values(controls)) control.follow();
     clearTimeout(later);
@@ -1841,24 +1822,20 @@ export function mount(host, data, name, start = {}, options = {}) {
       later = setTimeout(offer, 30); // the sentence first
     }
   }
-
   function offer() {
     const choices = waysOut(data, view, s).map(([words, change]) => button(`Take ${words}`, () => set(change)));
     ways.replaceChildren("What would fit: ", ...choices, button("Back to the start", reset));
   }
-
   function draw() {
     const width = Math.round(Math.min(720, Math.max(300, now.clientWidth || 720)));
     now.innerHTML = (kept ? "<figcaption>this setting</figcaption>" : "") + view.svg(found, width);
     const before = kept && `<figcaption>kept: ${escaped(kept.found.said)}</figcaption>${view.svg(kept.found, width)}`;
     if (kept) beside.innerHTML = before;
   }
-
   function reset() {
     stop();
     set(initial);
   }
-
   function keep() {
     kept = kept || !found ? null : { s, found };
     beside.hidden = !kept;
@@ -1867,7 +1844,6 @@ export function mount(host, data, name, start = {}, options = {}) {
     compare.textContent = kept ? "Drop the kept setting" : "Keep beside";
     show();
   }
-
   async function copy(words, what) {
     told.replaceChildren();
     try {
@@ -1880,27 +1856,23 @@ export function mount(host, data, name, start = {}, options = {}) {
       field.select();
     }
   }
-
   function asCsv() {
     const rows = [...settingsOf(view, s), ...(found?.numbers ?? [["not computed", sentence.textContent]])];
     const others = kept && new Map([...settingsOf(view, kept.s), ...kept.found.numbers]);
     const columns = ([label, value]) => (kept ? [label, value, others.get(label) ?? ""] : [label, value]);
     return csvOf([kept ? ["", "this setting", "kept"] : ["", "this setting"], ...rows.map(columns)]);
   }
-
   function address() {
     const changed = settingsOf(view, s).filter(([key, value]) => value !== settingOf(name)[key]);
     const page = globalThis.location?.href.split("#")[0] ?? "";
     return `${page}#explore-${name}?${new URLSearchParams(changed)}`;
   }
-
   function stop() {
     cancelAnimationFrame(playing);
     clearTimeout(playing);
     playing = 0;
     if (player) player.textContent = "Play along the answer";
   }
-
   function play() {
     if (playing) return stop();
     const last = bound(RANGES[view.plays].most, s);
@@ -1916,7 +1888,6 @@ export function mount(host, data, name, start = {}, options = {}) {
     playing = 1;
     step(1);
   }
-
   function rangeOf(key) {
     const range = RANGES[key];
     const slider = make("input", { type: "range", id: `${id}-${key}`, min: 0, max: 1, step: "any" });
@@ -1960,7 +1931,6 @@ export function mount(host, data, name, start = {}, options = {}) {
     const unit = make("span", { class: "unit" }, unitsOf(range));
     return make("div", { class: "range" }, make("label", { for: slider.id }, range.label), slider, field, unit);
   }
-
   function menuOf(key, choices) {
     const select = make("select", { id: `${id}-${key}`, onchange: () => set({ [key]: select.value }) });
     for (const [value, words] of choices) select.append(make("option", { value }, words));
