@@ -1218,7 +1218,7 @@ VIEWS.plane = {
     const [first, last] = [Math.max(1, 1 / slope), Math.min(PLANE.prompts, PLANE.outputs / slope)];
     if (first < last) {
       drawn += on.line([[first, first * slope], [last, last * slope]], "edge dashed");
-      const at = first * (last / first) ** 0.24;
+      const at = first * (last / first) ** 0.17;
       const [x0, y0] = [on.across(at), on.up(at * slope)];
       const turn = (Math.atan2(on.up(2 * at * slope) - y0, on.across(2 * at) - x0) * 180) / Math.PI;
       const words = text(0, 16, `rho = 0.053 at batch ${commas(batch)}`, "middle halo");
@@ -1945,9 +1945,10 @@ export function mount(host, data, name, start = {}, options = {}) {
     menuOf("precision", same(Object.keys(data.precisions))),
     menuOf("efficiency", same([...Object.keys(data.efficiencies), "high", "typical", "low"])),
     menuOf("layout", Object.entries(LAYOUTS)));
-  const presets = make("div", { class: "presets", role: "group", "aria-label": "Workloads to begin with" }, "Take ");
+  const presets = make("div", { class: "presets", role: "group", "aria-label": "Workloads to begin with" },
+    view.many ? "Take the means of " : "Take the medians of ");
   for (const [word, preset] of Object.entries(data.presets)) {
-    const { prompt, output, cached } = (view.many && preset.mean) || preset;
+    const { prompt, output, cached } = view.many ? preset.mean : preset;
     presets.append(button(word, () => set({ prompt, output, cached })));
   }
   const compare = button("Keep beside", keep);
