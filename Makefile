@@ -22,12 +22,13 @@ ENGINE_NEEDS = tests/with_engine/requirements.txt
 # A hub for a room, and how many simulated learners come at once when it is tested.
 HUB_RUN = .venv-hub/bin/python
 N ?= 5
+comma := ,
 
 # Compiled modules are kept: without them everything starts a second or two later.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL = help
-.PHONY: help lab fresh test test-slow test-torch test-engine test-hub test-wheel test-browser engine engine-clean hub oracle counts sources size env check nbval notebooks bench bench-browser stills book test-book clean
+.PHONY: help lab fresh test test-slow test-torch test-engine test-hub test-wheel test-browser engine engine-clean hub oracle counts sources size env check nbval notebooks bench bench-browser bench-hub stills book test-book clean
 
 help: ## list the targets
 	@echo "make lab   opens the notebooks;   make test   runs every test.   All targets:"
@@ -162,6 +163,10 @@ sources: env ## write docs/sources.md, where every number was read (ARGS=--check
 
 size: env ## print the lines of the library by room, its largest file and what is over a cap
 	$(RUN) tools/size.py
+
+bench-hub: ## measure rooms of 1, 5, 10, 20 and 30 learners on a quiet machine, for the table of docs/hub.md (ARGS=5: one)
+	@"$(PYTHON)" tools/hub_env.py
+	@$(HUB_RUN) tools/hub_room.py $(or $(ARGS),--series 1$(comma)5$(comma)10$(comma)20$(comma)30)
 
 bench: env ## measure the speed; the last line is one JSON object
 	$(RUN) tools/bench.py $(ARGS)

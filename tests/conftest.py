@@ -26,7 +26,7 @@ CELLS = (
     v4.new_markdown_cell("# Count the dots\n\nprevious | [index](sample.ipynb) | next"),
     v4.new_markdown_cell("## What you will do"),
     v4.new_code_cell("print('batch', 32)\nprint('nothing to count here')"),
-    v4.new_code_cell("12_800 / 128"),
+    v4.new_code_cell("12_800/128"),
     v4.new_code_cell(BUNDLE.strip()),
     v4.new_code_cell("from IPython.display import HTML, Markdown\nHTML('<b>296</b> FLOP/byte')"),
     v4.new_code_cell("Markdown('The ridge is **295** FLOP/byte.')"),

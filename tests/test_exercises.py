@@ -232,6 +232,9 @@ def test_where_one_stands_outside_of_a_working_copy(capsys):
     standing("00")
     assert "my_notebooks" in capsys.readouterr().out
     standing()
-    assert len(capsys.readouterr().out.splitlines()) == len({exercise.notebook for exercise in BOOK.values()})
+    (line,) = capsys.readouterr().out.splitlines()  # one sentence for all notebooks, and how many each asks
+    assert line.count("my_notebooks") == 1
+    for notebook in {exercise.notebook for exercise in BOOK.values()}:
+        assert f"{notebook}: {sum(exercise.notebook == notebook for exercise in BOOK.values())}" in line
     with pytest.raises(UnknownNameError, match="'77'"):
         standing("77")

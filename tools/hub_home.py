@@ -1,10 +1,11 @@
 """Write what a learner's home holds at first: the working copy, the pages that it links to, the list of fonts.
 
 Run by tools/hub_env.py with the environment of the hub. The hub unpacks it in each home, as the learner, and never over
-what is there already.
+what is there already. JupyterLab's settings for all learners are written, too.
 """
 
 import io
+import json
 import os
 import shutil
 import subprocess
@@ -17,6 +18,8 @@ from hub_env import ENVIRONMENT, HOME, ROOT
 from working_copy import WorkingCopy
 
 PAGES = ("README.md", "docs", "data", "notebooks")
+# JupyterLab as it comes, but that it asks neither a server for news nor the learner whether it should.
+SETTINGS = {"@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False}}
 
 
 def fonts() -> Path:
@@ -57,4 +60,7 @@ def home() -> bytes:
 
 
 if __name__ == "__main__":
+    settings = ENVIRONMENT / "share" / "jupyter" / "lab" / "settings"
+    settings.mkdir(parents=True, exist_ok=True)
+    (settings / "overrides.json").write_text(json.dumps(SETTINGS, indent=1) + "\n", encoding="utf-8")
     (ENVIRONMENT / HOME).write_bytes(home())

@@ -3,8 +3,8 @@
     .venv-hub/bin/python tools/hub_room.py 5                     one room, a table
     .venv-hub/bin/python tools/hub_room.py --series 1,5,10,20,30   several, and the table of docs/hub.md anew
 
-Needs root, `make .venv-hub/made`, and for figures that mean something a machine that does nothing else. Each room has a
-hub of its own, whose learners come for the first time: their Unix users and working copies are made within the time.
+Needs root, and for figures that mean something a machine that does nothing else: `make bench-hub` runs the series. Each
+room has a hub of its own, whose learners come for the first time: users and working copies are made within the time.
 """
 
 import argparse

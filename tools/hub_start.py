@@ -22,7 +22,7 @@ from pathlib import Path
 
 import psutil
 
-from hub_env import DEPLOY, ENVIRONMENT, PROXY
+from hub_env import DEPLOY, ENVIRONMENT, PROXY, ROOT
 
 PREFIX = "lessonroom-"
 LOCK = Path("/run/lock/lessonroom.lock")
@@ -121,7 +121,9 @@ class Hub:
 
     def start(self) -> None:
         """Start the hub, or start it again with what it has kept, and wait until it answers."""
-        command = [str(ENVIRONMENT / "bin" / "python"), "-m", "jupyterhub", "-f", str(DEPLOY / "jupyterhub_config.py")]
+        python = str(ENVIRONMENT / "bin" / "python")
+        subprocess.run([python, ROOT / "tools" / "hub_home.py"], check=True)  # with the notebooks as they are now
+        command = [python, "-m", "jupyterhub", "-f", str(DEPLOY / "jupyterhub_config.py")]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 command, env=self.environment, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log

@@ -102,6 +102,7 @@ def make_user(name: str) -> pwd.struct_passwd:
 def fill_home(user: pwd.struct_passwd) -> None:
     """What a home holds at first, as the learner: what is there already stays, and no link leads root anywhere."""
     command = ["tar", "--extract", "--file", str(ENVIRONMENT / HOME), "--skip-old-files", "--no-same-owner"]
+    command += ["--touch"]  # files of now, not of the archive
     who = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": [], "umask": 0o077}
     bare = {"PATH": "/usr/bin:/bin", "HOME": user.pw_dir}
     subprocess.run(command, cwd=user.pw_dir, env=bare, check=True, capture_output=True, text=True, **who)
@@ -193,8 +194,6 @@ c.Spawner.args = [
     "--KernelManager.transport=ipc",  # sockets in the home: on a port, every user of the machine could listen in
     "--MappingKernelManager.cull_idle_timeout=1800",
     "--LabApp.extension_manager=readonly",
-    "--LabApp.news_url=None",
-    "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
 ]
 c.Spawner.notebook_dir = "~/lesson"
 c.Spawner.default_url = "/lab/tree/my_notebooks/00_start_here.ipynb"

@@ -1,16 +1,19 @@
 """A real hub for each file of tests, and the loop in which learners act. Run by: make test-hub, as root, with Node"""
 
 import asyncio
+import sys
+from pathlib import Path
 
 import pytest
 
 from hub_start import Hub
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "browser"))  # its lab.py finds and opens the browser
+
 
 @pytest.fixture(scope="module")
 def hub(request):
-    settings = getattr(request.module, "SETTINGS", {})
-    with Hub(**settings) as hub:
+    with Hub(**getattr(request.module, "SETTINGS", {})) as hub:
         yield hub
 
 

@@ -20,6 +20,7 @@ from lessonlib.base.text import markdown_table, one_line
 
 SCHEMA = "lessonlib.progress/1"
 FOLDER, NAME = "my_notebooks", "progress.json"
+WHERE_KEPT = f"What you answer in your own copy, in {FOLDER}/, is counted here."
 MOST_BYTES = 2**22
 NOTHING: dict[str, Any] = {"tries": 0, "right": False, "first": False, "hints": 0, "looked": False, "slips": []}
 MOST_SLIPS = 100  # of one exercise, that are remembered
@@ -105,7 +106,7 @@ class Progress:
         the score is said: how many were right at the first try, without a look at the solution.
         """
         if self.path is None:
-            return f"{number}: {len(keys)} questions. What you answer in your own copy, in {FOLDER}/, is counted here."
+            return f"{number}: {len(keys)} questions. {WHERE_KEPT}"
         entries = self.entries
         right = [key for key in keys if entries.get(key, NOTHING)["right"]]
         helped = sum(entries[key]["hints"] > 0 or entries[key]["looked"] for key in right)

@@ -11,6 +11,7 @@ const MOST_TOKENS = 2 ** 53; // the largest count that a float64 holds exactly
 const total = (items, of) => items.reduce((sum, item) => sum + of(item), 0);
 const ratio = (over, under) => (under ? over / under : NaN);
 const mapped = (object, of) => Object.fromEntries(Object.entries(object).map(([key, value]) => [key, of(value, key)]));
+const own = (object, name) => (Object.hasOwn(object, name) ? object[name] : undefined); // no "constructor"
 const grouped = (digits) => digits.replace(/\B(?=(\d{3})+$)/g, ",");
 const minus = (x) => (x < 0 || Object.is(x, -0) ? "-" : "");
 const exponent = (power) => `e${power < 0 ? "-" : "+"}${String(Math.abs(power)).padStart(2, "0")}`;
@@ -154,7 +155,7 @@ const bitsSaid = (dtype) => (/^[\d.]+(e[-+]?\d+)? bits$/.test(dtype) ? Number(dt
 export class Precision {
   constructor(parts, bits) {
     const { blocks = "bf16", compute = null } = parts;
-    const isDtype = (value) => typeof value === "string" && (value in bits || within(0.1, 64)(bitsSaid(value)));
+    const isDtype = (value) => typeof value === "string" && (own(bits, value) || within(0.1, 64)(bitsSaid(value)));
     const words = `a dtype, one of ${Object.keys(bits).join(", ")}, or such as '4.25 bits'`;
     const dtype = rule(words, isDtype, "UnknownNameError");
     const name = rule("a text, such as 'bf16'", (value) => typeof value === "string" && value !== "");
@@ -178,9 +179,9 @@ export class Precision {
   // The dtype that a kernel multiplies in, on a device with these peaks.
   operand(kernel, peaks) {
     const stored = kernel === "blocks" || kernel === "experts" ? this[kernel] : "";
-    if (this.compute !== null || MULTIPLIED_IN[stored] in peaks) return this.compute ?? MULTIPLIED_IN[stored];
+    if (this.compute !== null || peaks[MULTIPLIED_IN[stored]]) return this.compute ?? MULTIPLIED_IN[stored];
     const plain = UNQUANTISED.includes(stored) ? stored : this.plain;
-    return OTHER_16_BITS[plain] in peaks && !(plain in peaks) ? OTHER_16_BITS[plain] : plain;
+    return peaks[OTHER_16_BITS[plain]] && !peaks[plain] ? OTHER_16_BITS[plain] : plain;
   }
 }
 
@@ -450,7 +451,7 @@ export class Deployment {
     }
     this.peaks = mapped({ blocks: 0, experts: 0, head: 0, attention: 0 }, (_, kernel) => {
       const dtype = precision.operand(kernel, peaks);
-      if (dtype in peaks) return devices * efficiency.mfu * peaks[dtype];
+      if (own(peaks, dtype)) return devices * efficiency.mfu * peaks[dtype];
       const known = `it has ${Object.keys(peaks).join(", ")}. Choose one of these to compute in.`;
       return refuse(`Accelerator ${name} has no ${dtype} peak; ${known}`, "UnknownNameError");
     });
@@ -480,11 +481,11 @@ export function deploymentOf(data, settings) {
     || refuse(`Unknown ${kind} ${repr(settings[kind])}: expected one of the ${list.length} here.`, "UnknownNameError");
   const set = { model: find(data.models, "model"), accelerator: find(data.accelerators, "accelerator") };
   const parts = typeof precision === "object" && precision !== null ? precision : { blocks: precision };
-  set.precision = new Precision(data.precisions[precision] ?? parts, data.bits);
+  set.precision = new Precision(own(data.precisions, precision) ?? parts, data.bits);
   const { efficiencies, no_efficiencies: none = `Unknown efficiency ${repr(efficiency)}.` } = set.accelerator;
-  const known = { ...data.efficiencies, ...efficiencies }[efficiency];
-  const numbers = typeof efficiency === "string" ? (known ?? refuse(none)) : efficiency;
-  set.efficiency = { ...data.efficiencies.floor, ...numbers };
+  const known = { ...data.efficiencies, ...efficiencies };
+  const numbers = typeof efficiency === "object" ? efficiency : own(known, efficiency);
+  set.efficiency = { ...data.efficiencies.floor, ...(numbers ?? refuse(none)) };
   check("Efficiency", mapped(EFFICIENCY, (one, name) => [one, set.efficiency[name]]));
   for (const name of Object.keys(GIVEN)) if (settings[name] !== undefined) set[name] = settings[name];
   return new Deployment(set);
@@ -802,7 +803,7 @@ export function usualLevers({ model, accelerator, precision, devices, speculatio
     "twice the bandwidth": onAccelerator(({ bandwidth }) => ({ bandwidth: 2 * bandwidth })),
     "twice the memory": onAccelerator(({ memory }) => ({ memory: 2 * memory })),
     "half the thought: answers half as long": onRequest(({ output }) => ({ output: Math.ceil(output / 2) })),
-    "W8A8: weights and activations in fp8": wide && "fp8" in accelerator.peaks && quantised(FP8),
+    "W8A8: weights and activations in fp8": wide && accelerator.peaks.fp8 && quantised(FP8),
     "4-bit weights (head stays)": wide && quantised(INT4),
     "fp8 cache": precision.bytesOf("cache") > 1 && quantised({ cache: "fp8" }),
     [HALF_CACHED]: !request.cached && onRequest(({ prompt }) => ({ cached: Math.floor(prompt / 2) })),
