@@ -1110,7 +1110,6 @@ VIEWS.request = {
   title: "Where the time of a request goes",
   controls: ["prompt", "output", "cached", "batch"],
   start: { prompt: 1024, output: 128, batch: 32 },
-  height: 244,
   compute(data, s) {
     const [d, r] = [deploymentOf(data, s), requestOf(s)];
     const cost = requestCost(d, r, s.batch);
@@ -1186,12 +1185,13 @@ VIEWS.plane = {
     const [d, r] = [deploymentOf(data, s), requestOf(s)];
     const state = steadyState(d, r, s.batch);
     const full = steadyState(d, r, null);
-    const [about, over, reads] = [rho(d, r, s.batch), omega(d, r), chi(d, r)];
+    const [about, over, reads] = [rho(d, r, s.batch), unless(() => omega(d, r)), chi(d, r)]; // without a cache no omega
     const { prefill, linear, attention } = state.parts;
     const [one, other] = ["memory is full", "the linear layers are busy"];
     const first = over > 1 ? `${one} before ${other}` : `${other} before ${one}`;
+    const says = over === null ? "there is no omega, for no cache grows" : `omega ${general(over, 3)}: ${first}`;
     return {
-      edge: edgeOfOmega(d),
+      edge: over === null ? [] : edgeOfOmega(d),
       slope: rho(d, { prompt: 1, output: 1, cached: 0 }, s.batch) / RHO_OF_FIVE_PERCENT,
       batch: s.batch,
       dots: Object.values(data.presets).map(({ label, prompt, output, cached }) =>
@@ -1199,11 +1199,11 @@ VIEWS.plane = {
       here: [r.prompt - r.cached, r.output],
       legend: [["boundary", "rho: prefill takes 5 %"], ["cache", "omega above 1: memory is full before the roof"]],
       said: `${arrow(r)} at batch ${commas(s.batch)}: rho ${general(about, 3)}, so prefill takes about ` +
-        `${formatPercent(about / (1 + about), 2)}; omega ${general(over, 3)}: ${first}`,
+        `${formatPercent(about / (1 + about), 2)}; ${says}`,
       numbers: [
         ["rho, the estimate", general(about, 3)],
         ["prefill / decode, exact", general(prefill / (linear + attention), 3)],
-        ["prefill's share, exact", formatPercent(prefill / state.secondsPerRequest)], ["omega", general(over, 3)],
+        ["prefill's share, exact", formatPercent(prefill / state.secondsPerRequest)], ["omega", over === null ? "-" : general(over, 3)],
         ["roof batch (estimate)", commas(Math.round(roofBatch(d, r)))], ["memory batch", commas(full.batch)],
         ["chi", general(reads, 3)],
         ["cache reads on a full server", formatPercent(full.parts.attention / full.secondsPerRequest)],
@@ -1215,7 +1215,8 @@ VIEWS.plane = {
     const y = axis("output tokens", 1, PLANE.outputs, { log: true });
     const on = panel({ left: 56, right: width - 12, top: 26, bottom: 350 }, x, y);
     let drawn = area(on, edge, edge.map(([a]) => [a, PLANE.outputs]), "cache faint") + on.drawn;
-    drawn += on.line(edge, "cache dashed") + text(on.left + 6, on.up(edge[0][1]) - 6, "omega = 1", "ink-cache");
+    drawn += on.line(edge, "cache dashed");
+    if (edge.length) drawn += text(on.left + 6, on.up(edge[0][1]) - 6, "omega = 1", "ink-cache");
     const [first, last] = [Math.max(1, 1 / slope), Math.min(PLANE.prompts, PLANE.outputs / slope)];
     if (first < last) {
       drawn += on.line([[first, first * slope], [last, last * slope]], "edge dashed");
@@ -1249,12 +1250,7 @@ VIEWS.growth = {
     const at = (k, together) => ({ k, ...stepParts(d, r, k, s.batch, together) });
     const places = wholes(Array.from({ length: 33 }, (_, i) => 1 + ((last - 1) * i) / 32));
     const steady = places.map((k) => at(k, false));
-    let together = null; // the ends of all of them may not fit where their middles do
-    try {
-      together = places.map((k) => at(k, true));
-    } catch (error) {
-      if (!(error instanceof Refused)) throw error;
-    }
+    const together = unless(() => places.map((k) => at(k, true))); // their ends may not fit where their middles do
     const here = at(Math.min(s.position, last), false);
     const traffic = answerTraffic(d, r, s.batch);
     const passes = spanWhereCachePassesWeights(d, s.batch);
@@ -1375,7 +1371,7 @@ VIEWS.batch = {
     const here = steadyState(d, r, s.batch);
     const least = states[0].tpot;
     const kept = s.target / 1e3 >= least ? atLatency(d, r, s.target / 1e3) : null;
-    const roof = roofBatch(d, r);
+    const [roof, over] = [roofBatch(d, r), unless(() => omega(d, r))];
     const binds = kept === null ? `no batch keeps ${general(s.target, 4)} ms a token`
       : kept.binds === "memory" ? `memory is full at ${commas(kept.batch)}, within ${general(s.target, 4)} ms a token`
       : `${general(s.target, 4)} ms a token end it at ${commas(kept.batch)}, memory at ${commas(full.batch)}`;
@@ -1388,7 +1384,7 @@ VIEWS.batch = {
         `${commas(Math.round(here.tokensPerSecond))} at batch ${commas(s.batch)}; ${binds}`,
       numbers: [
         ["memory batch", commas(full.batch)], ["roof batch (estimate)", commas(Math.round(roof))],
-        ["omega", general(omega(d, r), 3)], ["tokens/s at batch 1", fixed(states[0].tokensPerSecond, 1, true)],
+        ["omega", over === null ? "-" : general(over, 3)], ["tokens/s at batch 1", fixed(states[0].tokensPerSecond, 1, true)],
         ["tokens/s at this batch", fixed(here.tokensPerSecond, 1, true)],
         ["tokens/s at the memory batch", fixed(full.tokensPerSecond, 1, true)],
         ["TPOT at batch 1", formatSeconds(least)], ["TPOT at this batch", formatSeconds(here.tpot)],
@@ -1771,7 +1767,7 @@ function waysOut(data, view, s, deep = true) {
 let panels = 0;
 
 // The explorer `name` in `host`, from its start setting or `start`. Returns {settings, destroy}.
-export function mount(host, data, name, start = {}, options = {}) {
+export function mount(host, data, name, start = {}) {
   const view = VIEWS[name];
   const id = `explore-${name}-${(panels += 1)}`;
   const initial = settingOf(name, start);
@@ -1796,7 +1792,7 @@ export function mount(host, data, name, start = {}, options = {}) {
 
   function set(change) {
     s = { ...s, ...change };
-    for (const key of view.controls) {
+    for (const key of [...view.controls, "devices"]) {
       const { least, most, held } = scaleOf(RANGES[key], s);
       if (s[key] < least || s[key] > most) s[key] = held(s[key]);
     }
@@ -1830,8 +1826,8 @@ export function mount(host, data, name, start = {}, options = {}) {
   function draw() {
     const width = Math.round(Math.min(720, Math.max(300, now.clientWidth || 720)));
     now.innerHTML = (kept ? "<figcaption>this setting</figcaption>" : "") + view.svg(found, width);
-    const before = kept && `<figcaption>kept: ${escaped(kept.found.said)}</figcaption>${view.svg(kept.found, width)}`;
-    if (kept) beside.innerHTML = before;
+    const caption = kept ? `<figcaption>kept: ${escaped(kept.found.said)}</figcaption>` : "";
+    if (kept) beside.innerHTML = caption + view.svg(kept.found, width);
   }
   function reset() {
     stop();
@@ -1872,6 +1868,7 @@ export function mount(host, data, name, start = {}, options = {}) {
     cancelAnimationFrame(playing);
     clearTimeout(playing);
     playing = 0;
+    sentence.setAttribute("aria-live", "polite");
     if (player) player.textContent = "Play along the answer";
   }
   function play() {
@@ -1880,6 +1877,7 @@ export function mount(host, data, name, start = {}, options = {}) {
     const [stops, began] = [calm() ? 8 : 0, performance.now()];
     const from = s[view.plays] >= last ? 1 : s[view.plays];
     player.textContent = "Stop";
+    sentence.setAttribute("aria-live", "off"); // it changes with every frame
     const step = (count) => {
       const share = stops ? count / stops : Math.min(1, (performance.now() - began) / 8000);
       set({ [view.plays]: Math.round(from + share * (last - from)) });
