@@ -28,7 +28,7 @@ START: dict[str, Any] = {"model": "qwen3-8b", "accelerator": "h100-sxm", "device
 START |= {"cache": "bf16", "efficiency": FLOOR, "batch": "", "price": "2.50 USD"}
 WIDE: dict[str, Any] = {
     "style": {"description_width": "150px"},
-    "layout": ipywidgets.Layout(width="min(100%, 560px)"),
+    "layout": {"width": "min(100%, 560px)"},
 }
 
 
