@@ -105,13 +105,14 @@ const FORMATS = {
   commas: (X, value, digits) => X.fixed(value, digits, true),
 };
 
-// All answers to what the tests ask: `kind` is "cases", "views", "served" or "formats".
+// All answers to what the tests ask: `kind` is "cases", "views", "stills", "served" or "formats".
 export function answers(X, { kind, data, asked }) {
   if (kind === "cases") return asked.map((one) => answer(X, data, one));
   if (kind === "views") {
     const numbers = ({ view, setting }) => X.VIEWS[view].compute(data, X.settingOf(view, setting)).numbers;
     return asked.map((one) => attempt(X, () => numbers(one)));
   }
+  if (kind === "stills") return asked.map(({ view, setting }) => attempt(X, () => X.still(data, view, setting)));
   if (kind === "served") return asked.map((one) => served(X, data, one));
   return asked.map(([format, value, digits]) => FORMATS[format](X, value, digits));
 }

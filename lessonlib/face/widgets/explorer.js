@@ -1084,7 +1084,6 @@ VIEWS.request = {
   title: "Where the time of a request goes",
   controls: ["prompt", "output", "cached", "batch"],
   start: { prompt: 1024, output: 128, batch: 32 },
-  height: 244,
   compute(data, s) {
     const [d, r] = [deploymentOf(data, s), requestOf(s)];
     const cost = requestCost(d, r, s.batch);
@@ -1105,8 +1104,7 @@ VIEWS.request = {
         ["started together: share of one", formatSeconds(cost.seconds / s.batch)],
         ["started together: request clock", formatSeconds(cost.undisturbed)],
         ["full server: GPU time of one", formatSeconds(full.secondsPerRequest)],
-        ["full server: wait of a user", formatSeconds(full.wait)],
-        ["time to first token", formatSeconds(cost.ttft)],
+        ["full server: wait of a user", formatSeconds(full.wait)], ["time to first token", formatSeconds(cost.ttft)],
         ["time per output token, undisturbed", formatSeconds(cost.tpot)],
         ["decode's linear layers", cost.decode.seconds ? `${busy} bound` : "no decode step"],
         ["decode share of GPU time", formatPercent(cost.decodeShare, 5)],
@@ -1161,12 +1159,13 @@ VIEWS.plane = {
     const [d, r] = [deploymentOf(data, s), requestOf(s)];
     const state = steadyState(d, r, s.batch);
     const full = steadyState(d, r, null);
-    const [about, over, reads] = [rho(d, r, s.batch), omega(d, r), chi(d, r)];
+    const [about, over, reads] = [rho(d, r, s.batch), unless(() => omega(d, r)), chi(d, r)]; // without a cache no omega
     const { prefill, linear, attention } = state.parts;
     const [one, other] = ["memory is full", "the linear layers are busy"];
     const first = over > 1 ? `${one} before ${other}` : `${other} before ${one}`;
+    const says = over === null ? "there is no omega, for no cache grows" : `omega ${general(over, 3)}: ${first}`;
     return {
-      edge: edgeOfOmega(d),
+      edge: over === null ? [] : edgeOfOmega(d),
       slope: rho(d, { prompt: 1, output: 1, cached: 0 }, s.batch) / RHO_OF_FIVE_PERCENT,
       batch: s.batch,
       dots: Object.values(data.presets).map(({ label, prompt, output, cached }) =>
@@ -1174,14 +1173,12 @@ VIEWS.plane = {
       here: [r.prompt - r.cached, r.output],
       legend: [["boundary", "rho: prefill takes 5 %"], ["cache", "omega above 1: memory is full before the roof"]],
       said: `${arrow(r)} at batch ${commas(s.batch)}: rho ${general(about, 3)}, so prefill takes about ` +
-        `${formatPercent(about / (1 + about), 2)}; omega ${general(over, 3)}: ${first}`,
+        `${formatPercent(about / (1 + about), 2)}; ${says}`,
       numbers: [
         ["rho, the estimate", general(about, 3)],
         ["prefill / decode, exact", general(prefill / (linear + attention), 3)],
-        ["prefill's share, exact", formatPercent(prefill / state.secondsPerRequest)],
-        ["omega", general(over, 3)],
-        ["roof batch (estimate)", commas(Math.round(roofBatch(d, r)))],
-        ["memory batch", commas(full.batch)],
+        ["prefill's share, exact", formatPercent(prefill / state.secondsPerRequest)], ["omega", over === null ? "-" : general(over, 3)],
+        ["roof batch (estimate)", commas(Math.round(roofBatch(d, r)))], ["memory batch", commas(full.batch)],
         ["chi", general(reads, 3)],
         ["cache reads on a full server", formatPercent(full.parts.attention / full.secondsPerRequest)],
       ],
@@ -1192,11 +1189,12 @@ VIEWS.plane = {
     const y = axis("output tokens", 1, PLANE.outputs, { log: true });
     const on = panel({ left: 56, right: width - 12, top: 26, bottom: 350 }, x, y);
     let drawn = area(on, edge, edge.map(([a]) => [a, PLANE.outputs]), "cache faint") + on.drawn;
-    drawn += on.line(edge, "cache dashed") + text(on.left + 6, on.up(edge[0][1]) - 6, "omega = 1", "ink-cache");
+    drawn += on.line(edge, "cache dashed");
+    if (edge.length) drawn += text(on.left + 6, on.up(edge[0][1]) - 6, "omega = 1", "ink-cache");
     const [first, last] = [Math.max(1, 1 / slope), Math.min(PLANE.prompts, PLANE.outputs / slope)];
     if (first < last) {
       drawn += on.line([[first, first * slope], [last, last * slope]], "edge dashed");
-      const at = first * (last / first) ** 0.24;
+      const at = first * (last / first) ** 0.17;
       const [x0, y0] = [on.across(at), on.up(at * slope)];
       const turn = (Math.atan2(on.up(2 * at * slope) - y0, on.across(2 * at) - x0) * 180) / Math.PI;
       const words = text(0, 16, `rho = 0.053 at batch ${commas(batch)}`, "middle halo");
@@ -1226,12 +1224,7 @@ VIEWS.growth = {
     const at = (k, together) => ({ k, ...stepParts(d, r, k, s.batch, together) });
     const places = wholes(Array.from({ length: 33 }, (_, i) => 1 + ((last - 1) * i) / 32));
     const steady = places.map((k) => at(k, false));
-    let together = null; // the ends of all of them may not fit where their middles do
-    try {
-      together = places.map((k) => at(k, true));
-    } catch (error) {
-      if (!(error instanceof Refused)) throw error;
-    }
+    const together = unless(() => places.map((k) => at(k, true))); // their ends may not fit where their middles do
     const here = at(Math.min(s.position, last), false);
     const traffic = answerTraffic(d, r, s.batch);
     const passes = spanWhereCachePassesWeights(d, s.batch);
@@ -1250,15 +1243,11 @@ VIEWS.growth = {
       said: `${s.model}, batch ${commas(s.batch)}, token ${commas(here.k + 1)}: a step takes ` +
         `${formatSeconds(here.seconds)}, of which its own cache ${formatPercent(here.own / here.seconds, 2)}`,
       numbers: [
-        ["first step, steady", first],
-        ["last step, steady", final],
-        ["first step, together", firstTogether],
-        ["last step, together", finalTogether],
-        ["this step: linear layers", formatSeconds(here.linear + here.other)],
+        ["first step, steady", first], ["last step, steady", final], ["first step, together", firstTogether],
+        ["last step, together", finalTogether], ["this step: linear layers", formatSeconds(here.linear + here.other)],
         ["this step: the neighbours' caches", formatSeconds(here.neighbours)],
         ["this step: its own cache", formatSeconds(here.own)],
-        ["cache of one token", formatBytes(d.cacheBytesPerToken)],
-        ["cache read so far, the batch", formatBytes(read)],
+        ["cache of one token", formatBytes(d.cacheBytesPerToken)], ["cache read so far, the batch", formatBytes(read)],
         ["cache read over the answer", formatBytes(traffic.triangle)],
         ["if it had its final size", formatBytes(traffic.end)],
         ["cache passes weights at", passes === null ? "never" : `${commas(passes)} tokens`],
@@ -1318,9 +1307,7 @@ VIEWS.kinds = {
       numbers: [
         ...by.map(({ layers, label, bytes }) =>
           [`${layers} × ${label}, at ${commas(tokens)} tokens`, formatBytes(bytes, 3)]),
-        ["held at 1 token", size(1)],
-        ["held at 4,096 tokens", size(4096)],
-        ["held at 32,768 tokens", size(32_768)],
+        ["held at 1 token", size(1)], ["held at 4,096 tokens", size(4096)], ["held at 32,768 tokens", size(32_768)],
         ["held at 131,072 tokens", size(131_072)],
         [`read in a step at ${commas(tokens)} tokens`, formatBytes(stepReads(d, tokens), 3)],
         ["held by the batch", formatBytes(s.batch * d.sequenceBytes(tokens), 3)],
@@ -1358,7 +1345,7 @@ VIEWS.batch = {
     const here = steadyState(d, r, s.batch);
     const least = states[0].tpot;
     const kept = s.target / 1e3 >= least ? atLatency(d, r, s.target / 1e3) : null;
-    const roof = roofBatch(d, r);
+    const [roof, over] = [roofBatch(d, r), unless(() => omega(d, r))];
     const binds = kept === null ? `no batch keeps ${general(s.target, 4)} ms a token`
       : kept.binds === "memory" ? `memory is full at ${commas(kept.batch)}, within ${general(s.target, 4)} ms a token`
       : `${general(s.target, 4)} ms a token end it at ${commas(kept.batch)}, memory at ${commas(full.batch)}`;
@@ -1370,14 +1357,11 @@ VIEWS.batch = {
       said: `${whose(s)}: ${commas(Math.round(states[0].tokensPerSecond))} tokens/s alone, ` +
         `${commas(Math.round(here.tokensPerSecond))} at batch ${commas(s.batch)}; ${binds}`,
       numbers: [
-        ["memory batch", commas(full.batch)],
-        ["roof batch (estimate)", commas(Math.round(roof))],
-        ["omega", general(omega(d, r), 3)],
-        ["tokens/s at batch 1", fixed(states[0].tokensPerSecond, 1, true)],
+        ["memory batch", commas(full.batch)], ["roof batch (estimate)", commas(Math.round(roof))],
+        ["omega", over === null ? "-" : general(over, 3)], ["tokens/s at batch 1", fixed(states[0].tokensPerSecond, 1, true)],
         ["tokens/s at this batch", fixed(here.tokensPerSecond, 1, true)],
         ["tokens/s at the memory batch", fixed(full.tokensPerSecond, 1, true)],
-        ["TPOT at batch 1", formatSeconds(least)],
-        ["TPOT at this batch", formatSeconds(here.tpot)],
+        ["TPOT at batch 1", formatSeconds(least)], ["TPOT at this batch", formatSeconds(here.tpot)],
         ["TPOT at the memory batch", formatSeconds(full.tpot)],
         ["GPU seconds a request, memory batch", formatSeconds(full.secondsPerRequest)],
         ["largest batch within the target", kept === null ? "none" : commas(kept.batch)],
@@ -1459,10 +1443,8 @@ VIEWS.timeline = {
         ["GPU busy", formatPercent(1 - run.seconds.idle / elapsed)],
         ["median time to first token, first third", words(median(0, watched / 3))],
         ["the same, last third", words(median((2 * watched) / 3, watched))],
-        ["first token within 1 s", formatPercent(prompt)],
-        ["waiting at the end", commas(waiting.at(-1))],
-        ["served at a time, at most", commas(run.peakRunning)],
-        ["memory batch", commas(full)],
+        ["first token within 1 s", formatPercent(prompt)], ["waiting at the end", commas(waiting.at(-1))],
+        ["served at a time, at most", commas(run.peakRunning)], ["memory batch", commas(full)],
       ],
     };
   },
@@ -1510,13 +1492,11 @@ VIEWS.prefill = {
         `${formatPercent(saved(share(full), s.times), 2)} of a full server's GPU time`,
       numbers: [
         ["prefill share, GPU clock", formatPercent(share(here))],
-        ["prefill share, request clock", formatPercent(clock)],
-        ["prefill share, alone", formatPercent(share(alone))],
+        ["prefill share, request clock", formatPercent(clock)], ["prefill share, alone", formatPercent(share(alone))],
         ["prefill share, full server", formatPercent(share(full))],
         ["saved by this prefill, GPU", formatPercent(saved(share(here), s.times))],
         ["saved by this prefill, full server", formatPercent(saved(share(full), s.times))],
-        ["rho, the estimate", general(rho(d, r, s.batch), 3)],
-        ["time to first token", formatSeconds(cost.ttft)],
+        ["rho, the estimate", general(rho(d, r, s.batch), 3)], ["time to first token", formatSeconds(cost.ttft)],
         ["under 5 % from this output on", `${commas(breakEvenOutput(d, r.prompt, s.batch))} tokens`],
       ],
     };
@@ -1594,10 +1574,8 @@ VIEWS.price = {
       said: `${arrow(r)}, batch ${commas(s.batch)}: one output token costs as much GPU time as ` +
         `${fixed(here, 1, true)} prompt tokens`,
       numbers: [
-        ["one output token, in prompt tokens", fixed(here, 1, true)],
-        ["at batch 1", fixed(worth(1), 1, true)],
-        ["at the memory batch", fixed(worth(full), 1, true)],
-        ["memory batch", commas(full)],
+        ["one output token, in prompt tokens", fixed(here, 1, true)], ["at batch 1", fixed(worth(1), 1, true)],
+        ["at the memory batch", fixed(worth(full), 1, true)], ["memory batch", commas(full)],
         ["$ a million output, here", `$${fixed(million(s.batch), 2, true)}`],
         ["$ a million output, at the memory batch", `$${fixed(million(full), 2, true)}`],
         ["GPU time of one output token", formatSeconds(each)],
@@ -1763,7 +1741,7 @@ function waysOut(data, view, s, deep = true) {
 let panels = 0;
 
 // The explorer `name` in `host`, from its start setting or `start`. Returns {settings, destroy}.
-export function mount(host, data, name, start = {}, options = {}) {
+export function mount(host, data, name, start = {}) {
   const view = VIEWS[name];
   const id = `explore-${name}-${(panels += 1)}`;
   const initial = settingOf(name, start);
@@ -1788,13 +1766,12 @@ export function mount(host, data, name, start = {}, options = {}) {
 
   function set(change) {
     s = { ...s, ...change };
-    for (const key of view.controls) {
+    for (const key of [...view.controls, "devices"]) {
       const { least, most, held } = scaleOf(RANGES[key], s);
       if (s[key] < least || s[key] > most) s[key] = held(s[key]);
     }
     show();
   }
-
   function show() {
     for (const control of Object.values(controls)) control.follow();
     clearTimeout(later);
@@ -1816,24 +1793,20 @@ export function mount(host, data, name, start = {}, options = {}) {
       later = setTimeout(offer, 30); // the sentence first
     }
   }
-
   function offer() {
     const choices = waysOut(data, view, s).map(([words, change]) => button(`Take ${words}`, () => set(change)));
     ways.replaceChildren("What would fit: ", ...choices, button("Back to the start", reset));
   }
-
   function draw() {
     const width = Math.round(Math.min(720, Math.max(300, now.clientWidth || 720)));
     now.innerHTML = (kept ? "<figcaption>this setting</figcaption>" : "") + view.svg(found, width);
-    const before = kept && `<figcaption>kept: ${escaped(kept.found.said)}</figcaption>${view.svg(kept.found, width)}`;
-    if (kept) beside.innerHTML = before;
+    const caption = kept ? `<figcaption>kept: ${escaped(kept.found.said)}</figcaption>` : "";
+    if (kept) beside.innerHTML = caption + view.svg(kept.found, width);
   }
-
   function reset() {
     stop();
     set(initial);
   }
-
   function keep() {
     kept = kept || !found ? null : { s, found };
     beside.hidden = !kept;
@@ -1842,7 +1815,6 @@ export function mount(host, data, name, start = {}, options = {}) {
     compare.textContent = kept ? "Drop the kept setting" : "Keep beside";
     show();
   }
-
   async function copy(words, what) {
     told.replaceChildren();
     try {
@@ -1855,33 +1827,31 @@ export function mount(host, data, name, start = {}, options = {}) {
       field.select();
     }
   }
-
   function asCsv() {
     const rows = [...settingsOf(view, s), ...(found?.numbers ?? [["not computed", sentence.textContent]])];
     const others = kept && new Map([...settingsOf(view, kept.s), ...kept.found.numbers]);
     const columns = ([label, value]) => (kept ? [label, value, others.get(label) ?? ""] : [label, value]);
     return csvOf([kept ? ["", "this setting", "kept"] : ["", "this setting"], ...rows.map(columns)]);
   }
-
   function address() {
     const changed = settingsOf(view, s).filter(([key, value]) => value !== settingOf(name)[key]);
     const page = globalThis.location?.href.split("#")[0] ?? "";
     return `${page}#explore-${name}?${new URLSearchParams(changed)}`;
   }
-
   function stop() {
     cancelAnimationFrame(playing);
     clearTimeout(playing);
     playing = 0;
+    sentence.setAttribute("aria-live", "polite");
     if (player) player.textContent = "Play along the answer";
   }
-
   function play() {
     if (playing) return stop();
     const last = bound(RANGES[view.plays].most, s);
     const [stops, began] = [calm() ? 8 : 0, performance.now()];
     const from = s[view.plays] >= last ? 1 : s[view.plays];
     player.textContent = "Stop";
+    sentence.setAttribute("aria-live", "off"); // it changes with every frame
     const step = (count) => {
       const share = stops ? count / stops : Math.min(1, (performance.now() - began) / 8000);
       set({ [view.plays]: Math.round(from + share * (last - from)) });
@@ -1891,7 +1861,6 @@ export function mount(host, data, name, start = {}, options = {}) {
     playing = 1;
     step(1);
   }
-
   function rangeOf(key) {
     const range = RANGES[key];
     const slider = make("input", { type: "range", id: `${id}-${key}`, min: 0, max: 1, step: "any" });
@@ -1935,7 +1904,6 @@ export function mount(host, data, name, start = {}, options = {}) {
     const unit = make("span", { class: "unit" }, unitsOf(range));
     return make("div", { class: "range" }, make("label", { for: slider.id }, range.label), slider, field, unit);
   }
-
   function menuOf(key, choices) {
     const select = make("select", { id: `${id}-${key}`, onchange: () => set({ [key]: select.value }) });
     for (const [value, words] of choices) select.append(make("option", { value }, words));
@@ -1950,9 +1918,10 @@ export function mount(host, data, name, start = {}, options = {}) {
     menuOf("precision", same(Object.keys(data.precisions))),
     menuOf("efficiency", same([...Object.keys(data.efficiencies), "high", "typical", "low"])),
     menuOf("layout", Object.entries(LAYOUTS)));
-  const presets = make("div", { class: "presets", role: "group", "aria-label": "Workloads to begin with" }, "Take ");
+  const presets = make("div", { class: "presets", role: "group", "aria-label": "Workloads to begin with" },
+    view.many ? "Take the means of " : "Take the medians of ");
   for (const [word, preset] of Object.entries(data.presets)) {
-    const { prompt, output, cached } = (view.many && preset.mean) || preset;
+    const { prompt, output, cached } = view.many ? preset.mean : preset;
     presets.append(button(word, () => set({ prompt, output, cached })));
   }
   const compare = button("Keep beside", keep);

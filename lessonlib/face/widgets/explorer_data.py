@@ -233,12 +233,16 @@ def _catalogue() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
 
 
 def _presets() -> dict[str, dict[str, Any]]:
-    """The lesson's requests by the first word of their names: chat, reasoning, production, agent."""
+    """The lesson's requests by the first word of their names: chat, reasoning, production, agent; `mean`: for many."""
+
+    def lengths(request: Request) -> dict[str, Any]:
+        return {"prompt": request.prompt, "output": request.output, "cached": request.cached}
+
     found = {}
     for name in workload_names():
         workload = load_workload(name)
-        lengths = {"prompt": workload.prompt, "output": workload.output, "cached": workload.cached}
-        found[name.split("-")[0]] = {"name": name, "label": workload.label, **lengths}
+        both = lengths(workload.request) | {"mean": lengths(workload.mean)}
+        found[name.split("-")[0]] = {"name": name, "label": workload.label, **both}
     return found
 
 
