@@ -1641,6 +1641,8 @@ const inWords = (range, value) => `${inFull(value)} ${value === 1 ? range.unit :
 
 function make(name, attributes = {}, ...inside) {
   const made = document.createElement(name);
+  const takesKeys = ["input", "select", "button"].includes(name); // which JupyterLab would take for its own commands
+  if (takesKeys) made.setAttribute("data-lm-suppress-shortcuts", "true");
   for (const [key, value] of Object.entries(attributes)) {
     if (value === false || value == null) continue;
     if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
@@ -1930,7 +1932,7 @@ export function mount(host, data, name, start = {}) {
     button("Copy numbers as CSV", () => copy(asCsv(), "Numbers")), button("Copy link", () => copy(address(), "Link")));
   const ranges = make("div", { class: "ranges" }, ...view.controls.map(rangeOf), rangeOf("devices"));
   const title = make("p", { class: "title" }, view.title);
-  const more = { class: "lesson-explore", "aria-label": view.title, "data-lm-suppress-shortcuts": "true" };
+  const more = { class: "lesson-explore", "aria-label": view.title };
   const shown = [sentence, legend, pictures, ways, buttons, told, table];
   const root = make("section", more, title, presets, ranges, menus, ...shown);
   host.replaceChildren(root);
