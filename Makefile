@@ -19,12 +19,16 @@ TORCH_NEEDS = tests/with_torch/requirements.txt
 # A real engine, llama.cpp as a wheel: an environment of its own too, with the files of weights that it serves.
 ENGINE_RUN = $(subst .venv/,.venv-engine/,$(RUN))
 ENGINE_NEEDS = tests/with_engine/requirements.txt
+# A hub for a room, and how many simulated learners come at once when it is tested.
+HUB_RUN = .venv-hub/bin/python
+N ?= 5
+comma := ,
 
 # Compiled modules are kept: without them everything starts a second or two later.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL = help
-.PHONY: help lab fresh test test-slow test-torch test-engine test-wheel test-browser book test-book engine engine-clean oracle counts size env check nbval notebooks bench bench-browser stills clean
+.PHONY: help lab fresh test test-slow test-torch test-engine test-hub test-wheel test-browser engine engine-clean hub oracle counts sources size env check nbval notebooks bench bench-browser bench-hub stills book test-book clean
 
 help: ## list the targets
 	@echo "make lab   opens the notebooks;   make test   runs every test.   All targets:"
@@ -89,6 +93,15 @@ test-engine: ## test the timing of a real engine with a toy model, in .venv-engi
 	  "says why. Nothing else needs it: make test runs without." >&2; exit 1; }
 	@touch $@
 
+hub: ## start a hub for a room of learners on this machine, as root, in .venv-hub (500 MB; docs/hub.md)
+	@"$(PYTHON)" tools/hub_env.py
+	@$(HUB_RUN) -m jupyterhub -f deploy/hub/jupyterhub_config.py $(ARGS)
+
+test-hub: ## test a real hub with simulated learners who come at once (N=5; N=30 for a whole room), as root, with Node
+	@why=$$("$(PYTHON)" tools/hub_env.py --reasons) || exit 1; if [ -n "$$why" ]; then \
+	  echo "make test-hub: skipped: $$why."; else "$(PYTHON)" tools/hub_env.py --tests && \
+	  HUB_TEST_LEARNERS=$(N) $(HUB_RUN) -m pytest --confcutdir=tests/with_hub tests/with_hub $(ARGS); fi
+
 test-wheel: env ## build the wheel, install it into an environment of its own, and read its data there
 	$(RUN) -m pytest --confcutdir=tests/with_wheel tests/with_wheel
 
@@ -145,8 +158,15 @@ notebooks: env ## execute all notebooks in fresh kernels and store their outputs
 counts: env ## write the numbers of README, CHANGELOG and other pages that count what is there (ARGS=--check to compare)
 	$(RUN) tools/counts.py $(ARGS)
 
+sources: env ## write docs/sources.md, where every number was read (ARGS=--check to compare)
+	$(RUN) tools/sources.py $(ARGS)
+
 size: env ## print the lines of the library by room, its largest file and what is over a cap
 	$(RUN) tools/size.py
+
+bench-hub: ## measure rooms of 1, 5, 10, 20 and 30 learners on a quiet machine, for the table of docs/hub.md (ARGS=5: one)
+	@"$(PYTHON)" tools/hub_env.py
+	@$(HUB_RUN) tools/hub_room.py $(or $(ARGS),--series 1$(comma)5$(comma)10$(comma)20$(comma)30)
 
 bench: env ## measure the speed; the last line is one JSON object
 	$(RUN) tools/bench.py $(ARGS)
@@ -155,6 +175,7 @@ clean: ## remove all that running made, with the environments, unless another ma
 	@if grep -qs . .venv/lessonlib-setup.txt && ! grep -q "filled, not made" .venv/lessonlib-setup.txt; then rm -rf .venv; fi
 	@if [ -e .venv-torch/begun ] || [ -e .venv-torch/made ]; then rm -rf .venv-torch; fi
 	@if [ -e .venv-engine/begun ] || [ -e .venv-engine/made ]; then rm -rf .venv-engine; fi
-	@for it in .venv .venv-torch .venv-engine; do [ ! -e $$it ] || echo "$$it was not made here, so it stays as it is."; done
+	@if [ -e .venv-hub/begun ]; then rm -rf .venv-hub; fi
+	@for it in .venv .venv-torch .venv-engine .venv-hub; do [ ! -e $$it ] || echo "$$it was not made here, so it stays as it is."; done
 	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
 	find . -name __pycache__ -prune -exec rm -rf {} + -o -name .ipynb_checkpoints -prune -exec rm -rf {} +

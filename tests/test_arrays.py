@@ -8,6 +8,7 @@ import pytest
 from helpers import device, gpt_oss, gqa_model, llama, refuses, server
 
 from lessonlib.base.errors import InvalidInputError
+from lessonlib.request import cost as pricing
 from lessonlib.request.cost import request_cost
 from lessonlib.request.request import REFUSALS, Request
 from lessonlib.time.roofline import Roof
@@ -37,6 +38,32 @@ def test_inputs_broadcast(deployment):
         for work in (phase.linear, phase.attention):
             assert isinstance(work, Roof)
             assert {np.shape(getattr(work, name)) for name in ("flops", "bytes", "seconds")} == {(3, 4)}
+
+
+@pytest.mark.parametrize(
+    "deployment",
+    [
+        server(),
+        server(gpt_oss(24, 32)),
+        server(prefill_chunk=100),
+        server(accelerator=device(), devices=4, layout="expert"),
+    ],
+)
+def test_many_cells_are_priced_block_by_block_and_come_to_the_same(deployment, monkeypatch):
+    request = Request(PROMPTS, np.array([1, 300, 0, 12_800, 5]), np.array([[0, 9, 0, 0, 0]]))
+    for batch in (1, 3, np.array([1, 2, 1, 4, 2])):
+        monkeypatch.setattr(pricing, "BLOCK", 15)
+        whole = request_cost(deployment, request, batch)
+        monkeypatch.setattr(pricing, "BLOCK", 4)
+        cost = request_cost(deployment, request, batch)
+        assert np.isnan(cost.seconds).tolist() == (cost.refused > 0).tolist() and 0 < (cost.refused > 0).sum() < 15
+        for name in NUMBERS:
+            np.testing.assert_array_equal(getattr(cost, name), getattr(whole, name))
+        for now, was in ((cost.prefill, whole.prefill), (cost.decode, whole.decode)):
+            for name in ("cache_read", "state_bytes", "communication", "passes", "seconds"):
+                np.testing.assert_array_equal(getattr(now, name), getattr(was, name))
+            np.testing.assert_array_equal(now.attention.seconds, was.attention.seconds)
+            assert now.roofs.keys() == was.roofs.keys()
 
 
 @pytest.mark.parametrize(
@@ -254,7 +281,7 @@ def test_why_refused_wants_a_cell():
     cost = request_cost(server(), Request([1, 0], 2))
     assert "prompt" in cost.why_refused(1) and cost.why_refused(0) == ""
     for wrong in ((), (-1,), (2,), (0, 0), ("0",), (0.5,)):
-        with pytest.raises(InvalidInputError, match=r"is no cell; the results have the shape \(2,\)"):
+        with pytest.raises(InvalidInputError, match=r"is not a cell; the results have the shape \(2,\)"):
             cost.why_refused(*wrong)
 
 

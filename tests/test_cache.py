@@ -82,6 +82,7 @@ def moved_by_step(deployment, span, batch):
 # ---- bytes by kind of layer
 
 
+@settings(max_examples=30)
 @given(DEPLOYMENTS, st.integers(0, 20_000))
 def test_bytes_by_kind_are_those_of_its_layers(deployment, tokens):
     found = cache_by_kind(deployment, tokens)
@@ -172,8 +173,9 @@ def test_the_steps_add_up_to_the_answer_whoever_started_when(deployment, request
 def test_arrays_of_positions_give_what_single_ones_give(deployment, request, batch, together):
     positions = np.arange(1, request.output)
     parts = step_parts(deployment, request, positions, batch, together)
+    singles = [step_parts(deployment, request, int(k), batch, together) for k in positions]
     for name in ("linear", "neighbours", "own", "other", "seconds"):
-        single = [getattr(step_parts(deployment, request, int(k), batch, together), name) for k in positions]
+        single = [getattr(one, name) for one in singles]
         assert getattr(parts, name).shape == positions.shape
         assert list(getattr(parts, name)) == single
         assert all(type(value) is float for value in single)
@@ -269,6 +271,7 @@ def test_a_batch_that_does_not_fit_is_refused_at_its_end_or_at_its_mean():
 # ---- where the cache passes the weights
 
 
+@settings(max_examples=50)
 @given(DEPLOYMENTS, st.integers(1, 5000))
 def test_the_crossing_is_the_first_span_that_moves_more_than_the_weights(deployment, batch):
     weights = pass_cost(deployment, new=1, batch=batch).linear.bytes

@@ -12,7 +12,7 @@ from helpers import refuses
 
 from lessonlib.base.errors import InvalidInputError, LessonError, UnsupportedModelError
 from lessonlib.facts.catalogue import load_model, model_config
-from lessonlib.facts.own_model import own_model
+from lessonlib.facts.own_config import own_model
 from lessonlib.model.config.stored import METHODS, stored_as
 from lessonlib.model.draft import DraftHead
 from lessonlib.model.model import Model

@@ -44,7 +44,7 @@ from lessonlib.time.deployment import Deployment, Efficiency, Speculation
 from lessonlib.time.roofline import pass_cost
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(
     deployments(),
     st.integers(0, 2**32),

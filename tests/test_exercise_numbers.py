@@ -16,7 +16,7 @@ from lessonlib import pass_cost, request_cost
 from lessonlib.face.exercises.asking import all_exercises
 from lessonlib.face.exercises.book.common import REASONING, cost_of, server
 from lessonlib.face.exercises.book.notebook_01 import PUBLISHED_OUTPUT
-from lessonlib.face.exercises.book.notebook_06 import rollout_seconds
+from lessonlib.face.exercises.book.notebook_06 import rollout_seconds, thought_lengths
 from lessonlib.facts.catalogue import load_accelerator, load_model
 from lessonlib.facts.measurements import load_measurements
 from lessonlib.facts.workloads import load_lengths, load_workload
@@ -43,7 +43,7 @@ INPUTS = {
     "twice-the-answer": {"25,600"},
     "level-then-apart": {"32,768"},
     "free-prefill": {"600", "3,000"},
-    "goodput-past-capacity": {"15"},
+    "goodput-past-capacity": {"15", "8,000"},
     "half-the-thought": {"6,400"},
     "speculation-experts": {"0.7"},
     "short-prompt": {"19"},  # 19 to 1 is 5 %
@@ -201,6 +201,11 @@ HELD = {
         "131,072 bytes": lambda: f"{per_token()} bytes",
         "989 TFLOP/s": lambda: f"{server().peak / 1e12:.0f} TFLOP/s",
     },
+    "tokens-with-a-tool": {
+        "takes 21,070 output tokens": lambda: f"takes {thought_lengths()[0]:,} output tokens",
+        "about 14,000": lambda: f"about {round(thought_lengths()[1], -3):,}",
+    },
+    "mtp-alone": {"yields 2.44 tokens": lambda: f"yields {YIELDS['MTP']} tokens"},
     "eagle-alone": {
         "yields 3.14 tokens": lambda: f"yields {YIELDS['EAGLE-3']} tokens",
         "3.14 tokens read the weights 3.14 times": lambda: (
@@ -230,11 +235,14 @@ HELD = {
         "more than 4 ms": lambda: f"more than {int(1e12 * qwen_step() / server().bandwidth)} ms",
     },
     "faster-memory": {
+        "A B200 reads 7.7 TB/s": lambda: f"A B200 reads {load_accelerator('b200').bandwidth / 1e12:.1f} TB/s",
         "an H100 3.35": lambda: f"an H100 {server().bandwidth / 1e12:.2f}",
         "15.01 GB": lambda: f"{weights()} GB",
     },
     "slope-of-the-cache": {
-        "0.000018 ms": lambda: f"{1e3 * published_row('m2815').value:.6f} ms",
+        "a B200 (7.7 TB/s)": lambda: f"a B200 ({deployment_of(published_row('m2815')).bandwidth / 1e12:.1f} TB/s)",
+        "over 7.7 TB/s": lambda: f"over {load_accelerator('b200').bandwidth / 1e12:.1f} TB/s",
+        "by 18 ns": lambda: f"by {1e9 * published_row('m2815').value:.0f} ns",
         '"m2815"': lambda: f'"{published_row("m2815").id}"',
     },
     "eight-devices": {

@@ -23,13 +23,15 @@ arithmetic intensity; ridge point; roofline; MFU; MBU; GQA; MQA; MHA; MLA; slidi
 speculative decoding; prefix cache; chunked prefill; tensor parallelism; FLOP; FLOP/s; GB; GiB;
 GPU clock; request clock; undisturbed; latency target; rho; chi; omega; roof batch; memory batch; weighted span;
 full server; steady state; sparse attention; chunked attention; expert parallelism; data-parallel attention; all-to-all;
-decode-heavy workload
+decode-heavy workload; new tokens; page; roof; floor; efficiency of a roof; constant state; disaggregation;
+multi-token prediction (MTP); continuous batching; preemption; goodput; percentile; elasticity; Amdahl's law; all-reduce
 """
 SAID = {  # as a notebook says it, where that is not the word itself
     "FLOP/s": "TFLOP/s",
     "ridge point": "ridge",
     "time to first answer token": "first answer token",
     "decode-heavy workload": "decode-heavy",
+    "efficiency of a roof": "efficiency",
 }
 
 

@@ -2,10 +2,12 @@
 
 import ast
 import json
+import pickle
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from graphlib import CycleError, TopologicalSorter
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -85,7 +87,35 @@ def test_a_notebook_imports_from_doors(path):
     assert names and names <= DOORS
 
 
-def test_import_loads_no_face():
-    code = "import sys, lessonlib; print(sorted({'matplotlib', 'ipywidgets', 'pandas', 'IPython'} & set(sys.modules)))"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout.strip() == "[]"
+def loaded_by(code: str) -> set[str]:
+    """The modules that are loaded after `code` in an interpreter of its own."""
+    code += "; import sys; print(*sys.modules)"
+    return set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
+
+
+def test_import_loads_what_it_needs_alone():
+    loaded = loaded_by("import lessonlib")
+    assert not loaded & {"matplotlib", "ipywidgets", "pandas", "IPython", "tqdm"}
+    rooms = "model.config model.state model.hybrid facts.traffic facts.measurements policy.levers measured"
+    assert "lessonlib.request.cost" in loaded and not loaded & {f"lessonlib.{room}" for room in rooms.split()}
+    more = loaded_by("import lessonlib.policy; lessonlib.policy.omega; lessonlib.load_model('llama-3.1-8b')") - loaded
+    assert "lessonlib.model.config.reader" in more and not more & {"lessonlib.policy.levers", "lessonlib.measured"}
+
+
+@pytest.mark.parametrize("room", ["model", "policy", "facts", "measured"])
+def test_a_door_gives_what_it_lists(room):
+    door = import_module(f"lessonlib.{room}")
+    brought: dict[str, object] = {}
+    exec(f"from lessonlib.{room} import *", brought)
+    names = brought.keys() - {"__builtins__"}
+    assert len(names) > 15 and names <= set(dir(door)) and "__doc__" in dir(door)
+    for name in names:
+        assert getattr(door, name) is brought[name]
+        if isinstance(brought[name], type):
+            assert pickle.loads(pickle.dumps(brought[name])) is brought[name]
+    files = {path.stem for path in Path(str(door.__file__)).parent.iterdir()}
+    assert not names & files, "a file that is loaded would take the place of the name"
+    with pytest.raises(AttributeError, match=f"module 'lessonlib.{room}' has no attribute 'no_such_name'"):
+        _ = door.no_such_name
+    with pytest.raises(ImportError, match="no_such_name"):
+        exec(f"from lessonlib.{room} import no_such_name")

@@ -67,7 +67,7 @@ def decode_by_loop(deployment, request, batch):
         yield pass_cost(deployment, 1, request.prompt + k - 1, batch)
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(DEPLOYMENTS, requests(), BATCHES)
 def test_the_closed_form_is_the_plain_loop_of_passes(deployment, request, batch):
     cost = request_cost(deployment, request, batch)

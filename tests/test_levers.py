@@ -237,7 +237,7 @@ def test_every_lever_has_a_row():
     public = {name: found for name, found in vars(levers).items() if inspect.isfunction(found) and name[0] != "_"}
     made = {name for name, found in public.items() if inspect.signature(found).return_annotation is levers.Lever}
     assert made == set(LEVERS), "every lever of lessonlib/policy/levers.py has a row in LEVERS, with its effect by hand"
-    assert made <= set(vars(policy)), "every lever is imported by lessonlib/policy/__init__.py"
+    assert made <= set(dir(policy)), "every lever is imported by lessonlib/policy/__init__.py"
 
 
 @pytest.mark.parametrize("name", LEVERS)

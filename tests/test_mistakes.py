@@ -324,5 +324,7 @@ def test_an_error_that_short_answers_hide_shows_in_long_ones():
 
     assert 1.02 < with_error(chat()) / chat().decode.seconds < 1.10
     assert with_error(reasoning()) / reasoning().decode.seconds > 1.2
-    loop = math.fsum(pass_cost(server(), 1, 200 + k - 1).seconds for k in range(1, 20_000))
-    assert reasoning().decode.seconds == pytest.approx(loop, rel=1e-12)
+    long = request_cost(server(), Request(200, 6_000))
+    loop = math.fsum(pass_cost(server(), 1, 200 + k - 1).seconds for k in range(1, 6_000))
+    assert with_error(long) / loop > 1.05
+    assert long.decode.seconds == pytest.approx(loop, rel=1e-12)

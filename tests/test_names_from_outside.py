@@ -22,6 +22,7 @@ import nbformat
 import numpy as np
 import pytest
 from helpers import h100, llama, server
+from test_own_files import upload
 
 import lessonlib
 from lessonlib.base.errors import LessonError, printable, shown
@@ -33,9 +34,10 @@ from lessonlib.face.figures.traffic_panels import traffic_panels
 from lessonlib.face.report.report import hourly_price, traffic_report
 from lessonlib.face.widgets.choosers import choose_model, choose_traffic, in_words, serve
 from lessonlib.face.widgets.explorer import still_html
+from lessonlib.face.widgets.report_form import OWN, report_form
 from lessonlib.facts.catalogue import load_accelerator, load_model, source_of
 from lessonlib.facts.config_file import read_config
-from lessonlib.facts.own_model import own_model
+from lessonlib.facts.own_config import own_model
 from lessonlib.facts.own_traffic import OwnTraffic, read_traffic
 from lessonlib.facts.workloads import load_workload
 from lessonlib.measured.efficiency import typical_efficiency
@@ -121,15 +123,30 @@ def printed(call):
     return said.getvalue()
 
 
-def chosen():
-    chooser = choose_model()
+def own_config():
     config = {"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2}
     config |= {"intermediate_size": 8, "vocab_size": 9, "num_key_value_heads": 2, "tie_word_embeddings": False}
     config = {"model_type": NASTY, "text_config": config | {NASTY: 4}, "vision_config": {"depth": 1}}
     config |= {"_name_or_path": NASTY, NASTY + "_config": {"depth": 2}}
-    content = json.dumps(config).encode()
-    said = printed(lambda: chooser.take(Upload(content, NASTY)))
+    return json.dumps(config).encode()
+
+
+def chosen():
+    chooser = choose_model()
+    said = printed(lambda: chooser.take(Upload(own_config(), NASTY)))
     return said + printed(chooser.take) + str(chooser) + Runs(chooser.said.value).runs[1]
+
+
+def filled_in():
+    form = report_form()
+    form.traffic_file.value = nasty()[2]
+    upload(form.model_file, own_config(), "config.json")
+    assert form.fields["model"].value == OWN
+    form.report_button.click()
+    made, form.fields["name"].value, form.fields["batch"].value = form.said.value, NASTY, NASTY
+    form.report_button.click()
+    labels = "".join(label for label, _ in form.fields["model"].options)
+    return repr(form) + labels + Runs(made).runs[1] + Runs(form.said.value).runs[1]
 
 
 TEXTS = {
@@ -148,6 +165,7 @@ TEXTS = {
     "Precision": lambda: str(nasty()[0].precision),
     "GivenFile": lambda: str(GivenFile(NASTY, "File", "x", 1, "less")) + quoted(NASTY) + shown(NASTY),
     "Chooser": chosen,
+    "ReportForm": filled_in,
     "serve": lambda: printed(lambda: serve(nasty()[0], replace(nasty()[2], prompt=np.array([10**6, 9])))),
     "one_line": lambda: one_line(NASTY, 10**6) + printable(NASTY),
 }

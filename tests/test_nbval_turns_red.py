@@ -62,34 +62,34 @@ def change_numbers(path: Path) -> set[str]:
     return changed
 
 
-def red_cells(path: Path) -> tuple[set[str], set[str]]:
-    """(the cells that strict nbval fails, all cells that it ran), by nbval's names for them."""
-    report = path.with_suffix(".xml")
+def red_cells(*paths: Path) -> list[tuple[set[str], set[str]]]:
+    """Of each notebook, all in one folder: the cells that strict nbval fails, and all that it ran, by nbval's names."""
+    report = paths[0].with_suffix(".xml")
     options = ["--nbval", f"--nbval-sanitize-with={SANITIZE}", "--nbval-cell-timeout=120", f"--junitxml={report}"]
     without = [part for name in ("randomly", "cacheprovider", "hypothesispytest") for part in ("-p", f"no:{name}")]
-    command = [sys.executable, "-m", "pytest", "-q", *without, *options, str(path)]
-    run = subprocess.run(command, cwd=path.parent, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "pytest", "-q", *without, *options, *map(str, paths)]
+    run = subprocess.run(command, cwd=paths[0].parent, capture_output=True, text=True, check=False)
     assert run.returncode in (0, 1), run.stdout + run.stderr
     cases = list(ElementTree.parse(report).getroot().iter("testcase"))
-    red = {case.get("name") for case in cases if case.find("failure") is not None or case.find("error") is not None}
-    return red, {case.get("name") for case in cases}
+    found = []
+    for path in paths:
+        its = [case for case in cases if path.stem in case.get("classname", "")]
+        red = {case.get("name") for case in its if case.find("failure") is not None or case.find("error") is not None}
+        found.append((red, {case.get("name") for case in its}))
+    return found
 
 
-def test_sample_as_stored_is_green_even_with_another_picture(tmp_path, sample_text):
-    path = tmp_path / "sample.ipynb"
+def test_a_changed_sample_is_red_where_it_was_changed_and_green_with_another_picture(tmp_path, sample_text):
+    changed, stored = tmp_path / "changed.ipynb", tmp_path / "stored.ipynb"
     assert "base64,iVBOR" in sample_text
-    path.write_text(sample_text.replace("base64,iVBOR", "base64,jWCPS"), encoding="utf-8")
-    red, ran = red_cells(path)
-    assert red == set()
-    assert len(ran) == 8
-
-
-def test_changed_sample_is_red_where_it_was_changed(tmp_path, sample_text):
-    path = tmp_path / "sample.ipynb"
-    path.write_text(sample_text, encoding="utf-8")
+    stored.write_text(sample_text.replace("base64,iVBOR", "base64,jWCPS"), encoding="utf-8")
+    changed.write_text(sample_text, encoding="utf-8")
     # Of the eight code cells one shows a picture, one prints no number, and two are tagged.
-    assert change_numbers(path) == {"Cell 0", "Cell 1", "Cell 3", "Cell 4"}
-    assert red_cells(path)[0] == {"Cell 0", "Cell 1", "Cell 3", "Cell 4"}
+    assert change_numbers(changed) == {"Cell 0", "Cell 1", "Cell 3", "Cell 4"}
+    of_changed, of_stored = red_cells(changed, stored)
+    assert of_changed[0] == {"Cell 0", "Cell 1", "Cell 3", "Cell 4"}
+    assert of_stored[0] == set()
+    assert len(of_stored[1]) == len(of_changed[1]) == 8
 
 
 @pytest.mark.slow
@@ -102,4 +102,4 @@ def test_changed_notebook_is_red_where_it_was_changed(file, tmp_path):
     copy = tmp_path / "notebooks" / file.name
     changed = change_numbers(copy)
     assert changed, "no untagged cell of this notebook stores a number"
-    assert red_cells(copy)[0] == changed
+    assert red_cells(copy)[0][0] == changed

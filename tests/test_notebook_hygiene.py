@@ -21,6 +21,8 @@ FOLDED = "hide-output"  # of the book; JupyterLab folds by outputs_hidden
 TAGS = REASONS | {IGNORE, FOLDED, "raises-exception", "hide-input"}
 HEADINGS = ("What you will do", "Where this stops being true", "Sources")
 LARGEST = 300_000  # bytes
+MOST_CELLS, MOST_WORDS = 50, 1_500  # of a notebook
+FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 PICTURE_DATA = re.compile(r"data:image/[a-z+]+;base64,[A-Za-z0-9+/=]+")
 LOCAL_PATH = re.compile(r"(?<![\w.:/])/(?:home|root|Users|tmp|work|private|mnt|opt|srv|var)/|\b[A-Z]:\\\w|file:///")
 NAVIGATION = re.compile(r"previous.*\|.*index.*\|.*next", re.IGNORECASE)
@@ -53,6 +55,12 @@ def texts(cell) -> Iterator[str]:
 def lines_of_code(source: str) -> int:
     lines = (line.strip() for line in source.splitlines())
     return sum(1 for line in lines if line and not line.startswith("#"))
+
+
+def words_of(notebook) -> int:
+    """Words of all Markdown, code in it left out; what stands between spaces is one, a formula's terms too."""
+    prose = (FENCED.sub(" ", cell.source) for cell in notebook.cells if cell.cell_type == "markdown")
+    return sum(len(text.split()) for text in prose)
 
 
 def output_problems(cell, state) -> Iterator[str]:
@@ -126,8 +134,10 @@ def problems(text: str, folder: Path) -> list[str]:
                 said.append("ends in a semicolon")
         found += [f"cell {number} {what}" for what in said]
     sizes = [lines_of_code(cell.source) for cell in code] or [0]
-    if len(notebook.cells) > 60:
-        found.append(f"has {len(notebook.cells)} cells; at most 60 are wanted")
+    if len(notebook.cells) > MOST_CELLS:
+        found.append(f"has {len(notebook.cells)} cells; at most {MOST_CELLS} are wanted")
+    if (words := words_of(notebook)) > MOST_WORDS:
+        found.append(f"has {words:,} words; at most {MOST_WORDS:,} are wanted")
     if statistics.median(sizes) > 4:
         found.append(f"has a median of {statistics.median(sizes)} lines of code in a cell; at most 4 are wanted")
     if (p90 := float(np.percentile(sizes, 90))) > 8:
@@ -140,6 +150,11 @@ def problems(text: str, folder: Path) -> list[str]:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_notebook(path):
     assert problems(path.read_text(encoding="utf-8"), path.parent) == []
+
+
+def test_words_are_those_of_prose():
+    prose = nbformat.v4.new_markdown_cell("one two\n\n```python\nthree = 3\n```\n\nfour")
+    assert words_of(nbformat.v4.new_notebook(cells=[prose, nbformat.v4.new_code_cell("a b")])) == 3
 
 
 def test_there_are_notebooks_to_look_at():
@@ -255,6 +270,10 @@ def spoil_cells(n):
     n.cells += [nbformat.v4.new_markdown_cell(str(number)) for number in range(60)]
 
 
+def spoil_words(n):
+    n.cells[-1].source += " word" * MOST_WORDS
+
+
 def spoil_median(n):
     for cell in n.cells:
         if cell.cell_type == "code":
@@ -295,7 +314,8 @@ def spoil_format(n):
         (spoil_semicolon, "semicolon"),
         (spoil_path_in_source, "'/home/'"),
         (spoil_path_in_output, "local path"),
-        (spoil_cells, "at most 60"),
+        (spoil_cells, "at most 50"),
+        (spoil_words, "at most 1,500"),
         (spoil_median, "median of 5"),
         (spoil_ninth_decile, "90th percentile of 9"),
         (spoil_format, "as `make notebooks` stores it"),

@@ -15,7 +15,7 @@ from lessonlib.base.files import Upload
 from lessonlib.face.report.report import traffic_report
 from lessonlib.face.widgets.choosers import choose_model, choose_traffic, in_words, serve
 from lessonlib.facts.catalogue import model_config
-from lessonlib.facts.own_model import own_model
+from lessonlib.facts.own_config import own_model
 from lessonlib.facts.own_traffic import OwnTraffic, read_traffic
 from lessonlib.request.cost import request_cost
 from lessonlib.request.request import Request

@@ -61,7 +61,7 @@ def test_past_capacity_is_said_whatever_the_count(count):
 @pytest.mark.parametrize("rate", [1.0, 2.0, 4.0])
 def test_seeds_agree_on_the_runs_of_notebook_04(rate):
     lengths = [load_lengths("production-reasoning", of) for of in ("prompt", "output")]
-    runs = [simulate(server(), poisson_traffic(20_000, rate, *lengths, seed=seed)) for seed in (1, 2, 3)]
+    runs = [simulate(server(), poisson_traffic(20_000, rate, *lengths, seed=seed)) for seed in (1, 2)]
     assert {run.growth > 0 for run in runs} == {rate == 4.0}
     found = np.array([[run.tokens_per_second, *run.percentiles("ttft", (50, 99))] for run in runs])
     kept = found[:, :1] if rate == 4.0 else found  # past capacity no percentile is shown

@@ -376,7 +376,7 @@ def test_clean_removes_the_environments_that_were_made_here(stamp, goes, tmp_pat
 
 def test_ci_runs_the_command_of_the_readme():
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
-    assert script.splitlines()[-7:] == [
-        f"make test{more}" for more in ("", "-slow", "-torch", "-wheel", "-browser", "-book", "-engine")
+    assert script.splitlines()[-8:] == [
+        f"make test{more}" for more in ("", "-slow", "-torch", "-wheel", "-browser", "-book", "-engine", "-hub N=5")
     ]
     assert "\nmake test " in (ROOT / "README.md").read_text(encoding="utf-8")

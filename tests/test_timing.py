@@ -290,7 +290,7 @@ def test_what_cannot_be_written_is_refused_and_nothing_is(record, tmp_path):
     for folder in (tmp_path / "file", None, "a\0b", tmp_path / ("x" * 5000)):
         with pytest.raises(InvalidInputError, match="cannot be written to"):
             write_record(record, folder)
-    long = replace(record.points[0], seconds=(1.0,) * 10**6)
+    long = replace(record.points[0], seconds=(1.0,) * 300_000)
     for wrong, words in (
         (None, "record is None"),
         (asdict(record), "record is {"),

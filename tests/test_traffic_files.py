@@ -192,7 +192,7 @@ REFUSED = {
         '{"prompt_tokens": 1, "prompt_tokens": 7, "output_tokens": 2}\n',
         "line 1: .*stands twice",
     ),
-    "a list among lines": (MANY + "[1]\n", r"line 1,501: \[1\] is no JSON object"),
+    "a list among lines": (MANY + "[1]\n", r"line 1,501: \[1\] is not a JSON object"),
     "true": (
         MANY + lines(GOOD | {"output_tokens": True}),
         r"Line 1,501 \(row 1,501\), column 'output_tokens': True is not",
@@ -206,8 +206,8 @@ REFUSED = {
     "thousands of digits": ('{"prompt_tokens": ' + "9" * 5000 + ', "output_tokens": 2}\n', "thousands of digits"),
     "deep": ('{"a":' * 5000 + "1" + "}" * 5000, "nested too deeply"),
     "deep lists": ('{"prompt_tokens": 1, "x": ' + "[" * 50_000, "nested too deeply"),
-    "arrays": ("[[1, 2], [3, 4]]", r"\[1, 2\] is no JSON object"),
-    "numbers": ("[1, 2]", "1 is no JSON object"),
+    "arrays": ("[[1, 2], [3, 4]]", r"\[1, 2\] is not a JSON object"),
+    "numbers": ("[1, 2]", "1 is not a JSON object"),
     "an empty object": ("{}", "no named numbers"),
     "an empty array": ("[]", "holds no request"),
     "a cut array": ('[{"prompt_tokens": 1, "output_tokens": 2},', "not closed"),
@@ -284,7 +284,7 @@ def test_a_cache_that_is_beside_some_prompts_and_unsaid_of_others_is_asked_for()
 def test_text_that_is_no_unicode_and_rows_that_are_no_objects():
     odd = '{"prompt": "\\ud800", "prompt_tokens": 5, "output_tokens": 6}\n'
     assert both(read_traffic(odd)) == ([5], [6])
-    with pytest.raises(InvalidInputError, match="5 is no JSON object"):
+    with pytest.raises(InvalidInputError, match="5 is not a JSON object"):
         read_traffic(json.dumps({"data": [GOOD, 5]}))
 
 

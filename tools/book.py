@@ -115,8 +115,8 @@ def pages() -> Iterator[tuple[str, str | bytes]]:
     from chapters import Pictures, chapter
     from docstrings import pages as reference
     from lessonlib.face.widgets.explorer import still_html
-    from scripts import WIDGETS, classic_script, data_script
     from mathml import font
+    from scripts import WIDGETS, classic_script, data_script
     from terms import with_anchors
 
     index, pictures = (BOOK / "index.md").read_text("utf-8"), Pictures("index", "")

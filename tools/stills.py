@@ -29,7 +29,7 @@ ROOM = ROOT / "lessonlib" / "face" / "widgets"
 FOLDER = ROOM / "stills"
 VIEWS = ("request", "plane", "growth", "kinds", "batch", "timeline", "prefill", "levers", "price")
 HASHES = FOLDER / "drawn.json"
-COLOURS = 48  # of a PNG's palette: lines and areas of a dozen colours, and their edges
+COLOURS = 32  # of a PNG's palette: lines and areas of a dozen colours, and their edges
 DRAW = """async ([address, data, name]) => {
   window.module ??= await import(address);
   document.body.className = "lesson-explorer";
@@ -45,7 +45,7 @@ def address() -> str:
 
 
 def open_page(browser: Any) -> Any:
-    page = browser.new_page(viewport={"width": 760, "height": 1200}, device_scale_factor=1.5)
+    page = browser.new_page(viewport={"width": 760, "height": 1200}, device_scale_factor=1.25)
     page.set_content("<!doctype html><html lang=en><title>stills</title><body></body></html>")
     page.add_style_tag(content=(ROOM / "explorer.css").read_text(encoding="utf-8"))
     return page

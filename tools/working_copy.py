@@ -50,10 +50,10 @@ def digest(text: str) -> str:
 class WorkingCopy:
     """The folder of a learner's copies beside that of the notebooks."""
 
-    def __init__(self, root: Path = ROOT) -> None:
+    def __init__(self, root: Path = ROOT, folder: Path | None = None) -> None:
         self.notebooks = sorted((root / "notebooks").glob("[0-9][0-9]_*.ipynb"))
-        self.folder = root / "my_notebooks"
-        self.folder.mkdir(exist_ok=True)
+        self.folder = folder or root / "my_notebooks"
+        self.folder.mkdir(parents=True, exist_ok=True)
         self.made: dict[str, str] = {}
         with suppress(OSError, ValueError):
             found = json.loads((self.folder / MADE).read_text(encoding="utf-8"))

@@ -39,7 +39,7 @@ class Upload(bytes):
 
 
 def _text_of(path: Any) -> str | None:
-    """A path as text; None for what is none."""
+    """A path as text; None for what is not a path."""
     try:
         return os.fsdecode(path) if isinstance(path, str | os.PathLike) else None
     except TypeError:  # its __fspath__ gives something else
@@ -108,7 +108,7 @@ class GivenFile:
                 content = stream.read(self.most + 1)
             except OSError as error:
                 self._unread(error)
-        if len(content) > self.most:  # it grew since, or is no plain file
+        if len(content) > self.most:  # it grew since, or is not a plain file
             self.refuse(f"is over {self.most:,} bytes", self.smaller)
         return bytes(content)
 

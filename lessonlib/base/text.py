@@ -46,7 +46,7 @@ def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]], plain: 
     """A table as Markdown text, of cells that are formatted already: the first column to the left, the others right.
 
     Markdown inside a cell counts, unless `plain`; a bar, a new line, HTML and mathematics do not: "$" is a dollar.
-    Raises InvalidInputError for a cell that is no text, and for a row that has not one for each of `header`.
+    Raises InvalidInputError for a cell that is not text, and for a row that has not one for each of `header`.
     """
     rows = list(rows)
     for i, row in enumerate(rows):

@@ -25,11 +25,10 @@ def load_table(name: str) -> tuple[dict[str, Any], ...]:
 
 
 def load_references() -> dict[str, str]:
-    """The papers that the notebooks cite: key to authors, year, title, venue and address."""
-    return {
-        row["key"]: f"{row['authors']} ({row['year']}). {row['title']}. {row['venue']}. {row['url']}"
-        for row in load_table("references")
-    }
+    """The papers that the notebooks cite: key to authors, year, title, venue, address and what is to be known of it."""
+    said = "{authors} ({year}). {title}. {venue}. {url} {note}"
+    rows = ({name: cell or "" for name, cell in row.items()} for row in load_table("references"))
+    return {row["key"]: said.format(**row).rstrip() for row in rows}
 
 
 def row_named(table: str, kind: str, name: str) -> dict[str, Any]:

@@ -153,7 +153,7 @@ def point_of(
     accelerator: Accelerator | None = None,
     memory_class: str | None = None,
 ) -> MeasuredTime:
-    """A row as a time over its roofs. Raises InvalidInputError for a slope, which is no time.
+    """A row as a time over its roofs. Raises InvalidInputError for a slope, which is not a time.
 
     `model`, `accelerator`: your own, as in `deployment_of`; `memory_class`, "HBM", "GDDR" or "unified": that of an
     accelerator that is not in the catalogue.

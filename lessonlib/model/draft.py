@@ -14,8 +14,6 @@ from typing import Any, ClassVar, Self
 from lessonlib.base.checks import Checked, a, checked, count, flag
 from lessonlib.model.attention import GroupedQueryAttention
 from lessonlib.model.block import Block
-from lessonlib.model.config.drafts import eagle3_sizes
-from lessonlib.model.config.keys import no_deeper
 from lessonlib.model.feedforward import DenseFeedForward
 from lessonlib.model.model import Model
 
@@ -82,9 +80,9 @@ class DraftHead(Checked):
 
         Raises UnsupportedModelError for a draft of another kind, InvalidInputError for a value that cannot be meant.
         """
-        with no_deeper():
-            sizes = eagle3_sizes(config)
-        return cls.eagle3(**sizes, name=name)
+        from lessonlib.model.config.drafts import eagle3_sizes
+
+        return cls.eagle3(**eagle3_sizes(config), name=name)
 
     @classmethod
     @checked(**dict.fromkeys(("width", "inner", "heads", "kv_heads", "head_dim", "vocabulary"), count()))

@@ -31,7 +31,6 @@ from lessonlib.base.checks import (
 from lessonlib.base.errors import printable, shown
 from lessonlib.model.attention import Mixer
 from lessonlib.model.block import Block
-from lessonlib.model.config.reader import read_config_as_model
 from lessonlib.model.feedforward import FeedForward
 from lessonlib.model.precision import bytes_of
 
@@ -145,6 +144,8 @@ class FromConfig:
         Raises UnsupportedModelError for an architecture or a structural key that is not read, InvalidInputError for a
         missing or contradictory value. Nothing in a config is ever executed.
         """
+        from lessonlib.model.config.reader import read_config_as_model  # all families, when a config is first read
+
         return read_config_as_model(cls, config, like=like, name=name)
 
     def __str__(self) -> str:

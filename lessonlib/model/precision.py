@@ -15,8 +15,6 @@ from typing import Any, ClassVar, Self
 
 from lessonlib.base.checks import REFUSED, Checked, Rule, between, checked, optional, text, wrong
 from lessonlib.base.errors import UnknownNameError
-from lessonlib.model.config.keys import no_deeper
-from lessonlib.model.config.stored import stored_as
 
 BITS: dict[str, float] = {
     "fp32": 32,
@@ -115,8 +113,9 @@ class Precision(Checked):
         `config`: the parsed dict. 4 bits of gptq, awq and bitsandbytes are counted as int4. Raises
         UnsupportedModelError for a method that is not known, InvalidInputError for a value that cannot be meant.
         """
-        with no_deeper():
-            stored, _ = stored_as(config)
+        from lessonlib.model.config.stored import stored_as
+
+        stored, _ = stored_as(config)
         return cls(**stored)
 
     def of_state(self, stated: str | None) -> str:

@@ -18,7 +18,7 @@ from lessonlib.work.passes import equal_passes
 
 @checked(deployment=DEPLOYMENT, request=REQUEST, thoughts=BATCH)
 def parallel_thoughts(deployment: Deployment, request: Request, thoughts: int) -> float:
-    """GPU seconds of `thoughts` answers to one prompt over those of one. The prompt is prefilled once for all."""
+    """GPU seconds of `thoughts` answers to one prompt over those of one answer. They share one prefill."""
     together = request_cost(deployment, request, thoughts)
     one = request_cost(deployment, request)
     return (one.prefill.seconds + together.decode.seconds) / one.seconds

@@ -140,7 +140,7 @@ class AnswerTraffic:
 
 @checked(deployment=PLAIN, request=REQUEST, batch=BATCH)
 def answer_traffic(deployment: Deployment, request: Request, batch: int = 1) -> AnswerTraffic:
-    """Cache reads of all decode steps. `flat` and `end` are the two wrong sums that the triangle is taken for."""
+    """Cache reads of all decode steps. `flat` and `end` are the two wrong sums that are taken for the triangle."""
     cost = request_cost(deployment, request, batch)
     count = request.output - 1
 

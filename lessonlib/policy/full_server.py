@@ -91,7 +91,7 @@ class SteadyState:
 
     @property
     def seconds_per_request(self) -> float:
-        """GPU seconds of one request: one is done every so many seconds."""
+        """GPU seconds of one request; the server finishes one each time that they have passed."""
         return sum(self.parts.values())
 
     @property
@@ -127,7 +127,7 @@ class SteadyState:
 def steady_state(
     deployment: Deployment, request: Request, batch: int | None = None, mixed: bool = False, page: int = 1
 ) -> SteadyState:
-    """`batch` identical requests in steady state; None: the memory batch.
+    """A steady state of `batch` identical requests; None takes the memory batch.
 
     Each prompt is prefilled by itself between steps, or `mixed` into decode steps. `page`: tokens of a page of memory.
     Raises DoesNotFitError for a batch above the memory batch, with that number; InvalidInputError for a request beyond

@@ -187,7 +187,7 @@ def prefix_cache(hit: float) -> Lever:
 
 @checked(tokens=count())
 def chunked_prefill(tokens: int) -> Lever:
-    """Prefill in passes of at most `tokens` tokens. What mixing them into decode steps saves, `steady_state` says."""
+    """Prefill in passes of at most `tokens` tokens. `steady_state` says what it saves to mix them into steps."""
     return _on_deployment(f"prefill chunks of {tokens:,}", lambda d: replace(d, prefill_chunk=tokens))
 
 
@@ -253,7 +253,7 @@ class PrefixReload(NamedTuple):
 
 @checked(deployment=DEPLOYMENT, request=REQUESTS, rate=rate("byte/s"))
 def prefix_reload(deployment: Deployment, request: Request, rate: float) -> PrefixReload:
-    """What fetching the cached tokens of a request over a link of `rate` byte/s one way takes, against recomputing."""
+    """The cached tokens of a request, fetched over a link of `rate` byte/s one way, against computed again."""
     numbers = (request.prompt, request.cached)
     prompt, cached = (value if isinstance(value, np.ndarray) else float(value) for value in numbers)
     moved = deployment.sequence_bytes(cached) * (np.asarray(cached) > 0)

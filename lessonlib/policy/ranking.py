@@ -57,7 +57,7 @@ class Ranked(NamedTuple):
 
 @checked(deployment=DEPLOYMENT, request=REQUESTS)
 def usual_levers(deployment: Deployment, request: Request) -> dict[str, Lever]:
-    """What one may do, in words to a lever. Left out is what the deployment or the requests have already."""
+    """The levers that one may pull, by name, without those that the deployment or the requests have already."""
     columns_of("usual_levers", request)
     found = {
         "twice the FLOP/s": faster_peak(2),

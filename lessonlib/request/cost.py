@@ -24,9 +24,11 @@ from lessonlib.base.errors import InvalidInputError, shown
 from lessonlib.request.explain import assumptions, equations, html_view, text_table
 from lessonlib.request.request import BATCHES, REFUSALS, REQUESTS, Request, broadcast_shape, first_wrong, require_chunks
 from lessonlib.time.deployment import DEPLOYMENT, Deployment
-from lessonlib.time.roofline import Phase, Roof
+from lessonlib.time.roofline import Phase, Roof, sums_of
 from lessonlib.work.passes import Passes, decode_steps, equal_passes
 from lessonlib.work.sizes import ModelSizes
+
+BLOCK = 2**15  # cells of arrays that are priced at a time: what is worked out for them stays in the processor's cache
 
 
 def prefill_passes(deployment: Deployment, prompt: Any, cached: Any, batch: Any) -> Iterable[Passes]:
@@ -86,12 +88,27 @@ def _named(what: str, run: Passes) -> Passes:
 
 def prefill_phase(deployment: Deployment, prompt: Any, cached: Any, batch: Any, blank: Any = None) -> Phase:
     """The prefill of `batch` prompts in one pass, or chunk by chunk. Floats, or arrays of one shape."""
-    return Phase(deployment, prefill_passes(deployment, prompt, cached, batch), "prefill", blank)
+    return _phase(deployment, "prefill", prefill_passes, (prompt, cached, batch), blank)
 
 
 def decode_phase(deployment: Deployment, prompt: Any, output: Any, batch: Any, blank: Any = None) -> Phase:
     """All decode steps of `batch` answers in lockstep. Floats, or arrays of one shape."""
-    return Phase(deployment, decode_passes(deployment, prompt, output, batch), "decode", blank)
+    return _phase(deployment, "decode", decode_passes, (prompt, output, batch), blank)
+
+
+def _phase(deployment: Deployment, name: str, passes: Any, numbers: tuple[Any, ...], blank: Any) -> Phase:
+    """The phase of `passes(deployment, *numbers)`: of many cells block by block, its roofs when they are asked for."""
+    if blank is None or blank.size <= BLOCK:
+        return Phase(deployment, passes(deployment, *numbers), name, blank)
+    shape, arrays = blank.shape, (*numbers, blank)
+    flat = [np.broadcast_to(value, shape).ravel() if isinstance(value, np.ndarray) else value for value in arrays]
+    sums = np.empty((3, blank.size))
+    for start in range(0, blank.size, BLOCK):
+        end = start + BLOCK
+        *some, cells = (value[start:end] if isinstance(value, np.ndarray) else value for value in flat)
+        for kept, value in zip(sums, sums_of(deployment, passes(deployment, *some)), strict=True):
+            kept[start:end] = value * cells
+    return Phase(deployment, partial(passes, deployment, *numbers), name, blank, sums.reshape(3, *shape))
 
 
 class RequestCost:
@@ -113,14 +130,14 @@ class RequestCost:
         self.prefill = prefill_phase(deployment, prompt, cached, b, blank)
         self.decode = decode_phase(deployment, prompt, output, b, blank)
         alone = type(b) is float and b == 1
-        self._ttft = self.prefill.seconds if alone else partial(prefill_phase, deployment, prompt, cached, 1.0, blank)
+        self._ttft = self.prefill if alone else partial(prefill_phase, deployment, prompt, cached, 1.0, blank)
 
     @property
     def ttft(self) -> Any:
         """Seconds to the first token, the prompt prefilled alone; worked out when it is first asked for."""
         if callable(self._ttft):
-            self._ttft = self._ttft().seconds
-        return self._ttft
+            self._ttft = self._ttft()
+        return self._ttft.seconds
 
     seconds = property(lambda self: self.prefill.seconds + self.decode.seconds)
     undisturbed = property(lambda self: self.ttft + self.decode.seconds)
@@ -137,7 +154,7 @@ class RequestCost:
         whole = all(isinstance(i, int | np.integer) and not isinstance(i, bool) for i in index)
         inside = len(index) == len(shape) and all(i in range(size) for i, size in zip(index, shape, strict=True))
         if not whole or not inside:
-            raise InvalidInputError(f"why_refused: {shown(index)} is no cell; the results have the shape {shape}.")
+            raise InvalidInputError(f"why_refused: {shown(index)} is not a cell; the results have the shape {shape}.")
         return REFUSALS.get(int(self.refused[index]), "")
 
     def roofs(self) -> tuple[Roof, ...]:

@@ -92,7 +92,7 @@ def assumptions(cost: Any) -> tuple[str, ...]:
     deployment, efficiency, accelerator = cost.deployment, cost.deployment.efficiency, cost.deployment.accelerator
     overlap = "Roofline floor: compute and memory traffic of one kernel overlap fully"
     if not efficiency.overlap:
-        overlap = "A prediction, no floor: compute and memory time of one kernel are added up"
+        overlap = "A prediction, not a floor: compute and memory time of one kernel are added up"
     memory_from = f" ({accelerator.memory_from})" if accelerator.memory_from else ""
     lines = [
         f"{overlap}, kernels run one after another; MFU {efficiency.mfu:g} of {peaks_in_words(deployment)}, "
@@ -117,7 +117,7 @@ def assumptions(cost: Any) -> tuple[str, ...]:
                 f"prefill {_mla_prefill(cost, kind)}."
             )
     if deployment.prefill_chunk is not None:
-        lines.append(f"Prefill in chunks of {deployment.prefill_chunk:,} tokens, each pass streams all weights.")
+        lines.append(f"Prefill in chunks of {deployment.prefill_chunk:,} tokens, each of which streams all weights.")
     if (speculation := deployment.speculation) is not None:
         draft = "free drafts, a limit that no draft reaches"
         if speculation.drafter is not None:
@@ -159,9 +159,9 @@ def _title(cost: Any, said: Callable[[str], str] = str) -> str:
 
 
 def _clocks(cost: Any) -> str:
-    share = format_seconds(cost.seconds / cost.batch)
+    share = f" for all {cost.batch:,}, {format_seconds(cost.seconds / cost.batch)} each" if cost.batch > 1 else ""
     return (
-        f"GPU clock {format_seconds(cost.seconds)} for all {cost.batch:,}, {share} each; "
+        f"GPU clock {format_seconds(cost.seconds)}{share}; "
         f"request clock {format_seconds(cost.undisturbed)}: TTFT {format_seconds(cost.ttft)}, "
         f"TPOT {format_seconds(cost.tpot)}"
     )

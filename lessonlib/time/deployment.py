@@ -29,8 +29,8 @@ class Efficiency(Checked):
 
     `mfu`, `mbu`: fractions of peak FLOP/s and of bandwidth. `overhead`: seconds added to every forward pass. `overlap`:
     compute and memory traffic of a kernel overlap fully, so the longer counts; False adds them up, for predictions.
-    `all_reduce_latency`: seconds added to every all-reduce of tensor parallelism, an assumption of 10 microseconds;
-    `all_to_all_latency`: to every all-to-all of expert parallelism, which has no ring to go round, 5 microseconds.
+    `all_reduce_latency`: seconds added to every all-reduce of tensor parallelism; 10 microseconds are assumed.
+    `all_to_all_latency`: seconds added to every all-to-all of expert parallelism; 5 are assumed, for it has no ring.
     """
 
     mfu: float = 1.0
@@ -52,11 +52,11 @@ class Efficiency(Checked):
 
 @dataclass(frozen=True)
 class Speculation(Checked):
-    """Speculative decoding: `draft_tokens` g proposed a round, each accepted with probability `acceptance` a.
+    """Speculative decoding: a round proposes `draft_tokens` g, each accepted with probability `acceptance` a.
 
     A round yields E = (1 - a**(g + 1)) / (1 - a) tokens on average (g + 1 at a = 1). `draft`: the model or head that
     proposes, in the deployment's precision and on its devices: it prefills the prompt too, and its weights and cache
-    lie in memory. "free" are drafts that cost nothing, a limit and no lever. Source: Leviathan et al., 2211.17192.
+    lie in memory. "free" stands for drafts that cost nothing, a limit. Source: Leviathan et al., arXiv 2211.17192.
     """
 
     draft_tokens: int
@@ -97,7 +97,8 @@ class Deployment(Checked):
     `layout`: "tensor" for tensor parallelism, "expert" for data-parallel attention with expert parallelism
     (work/layouts.py). `link`: byte/s from a device to the others, one way; None takes the accelerator's.
     `memory_fraction`: the share of memory that weights and cache may take. `prefill_chunk`: tokens of a prefill pass at
-    most (None: the whole prompt in one). Raises for a dtype without a peak, a missing link, heads that do not divide.
+    most (None: the whole prompt in one). Raises UnknownNameError for a dtype without a peak, InvalidInputError for a
+    missing link and for heads that cannot be divided.
     """
 
     model: Model

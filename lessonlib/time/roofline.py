@@ -90,45 +90,56 @@ def under_roof(work: Work, deployment: Deployment, done: Any = 1.0) -> tuple[tup
     return tuple(value * times if type(value) is not float or value else value for value in sums), bounds
 
 
+def sums_of(deployment: Deployment, runs: Iterable[Passes], take: Any = None) -> tuple[Any, Any, Any]:
+    """Of passes one after another: seconds of their kernels, seconds of what devices send, and how many passes.
+
+    `take` is called with each of `runs`.
+    """
+    peaks, bandwidth, overlap = deployment.peaks, deployment.bandwidth, deployment.efficiency.overlap
+    busy: Any = 0.0
+    communication: Any = 0.0
+    number: Any = 0.0
+    for run in runs:
+        sizes, works, tokens, times, _ = run
+        for _, kernel, flops, weights, read, write, state, repeats in works:
+            compute, memory = flops / peaks[kernel], (weights + read + write + state) / bandwidth
+            if not overlap:
+                seconds = compute + memory
+            elif type(compute) is type(memory) is float:
+                seconds = compute if compute > memory else memory
+            else:
+                seconds = maximum(compute, memory)
+            busy = busy + (seconds if type(repeats) is float and repeats == 1 else repeats * seconds)
+        if take is not None:
+            take(run)
+        if sizes.collectives:
+            link, latency = deployment.link_rate, deployment.collective_latency
+            communication = communication + communication_seconds(link, latency, sizes, tokens, times)
+        number = number + times
+    return busy, communication, number
+
+
 class Phase:
     """Passes on a machine, one after another: one of them, the prefill or the decode of a request, or of many.
 
     Bytes and FLOPs of all devices, seconds of the group. `roofs`: the parts by name, each under its roof; `linear` (the
     routed experts and the LM head included) and `attention` (constant state included) add them up. `communication`,
     `overhead`: seconds. `passes`: forward passes. Arrays where `runs` has them; `blank` is an array of their shape, 1
-    where a cell counts and NaN where it does not.
+    where a cell counts and NaN where it does not. Where their `sums` are known, `runs` may be what makes the passes.
     """
 
     __slots__ = ("_blank", "_busy", "_deployment", "_roofs", "_runs", "communication", "name", "passes")
 
-    def __init__(self, deployment: Deployment, runs: Iterable[Passes], name: str = "pass", blank: Any = None):
+    def __init__(self, deployment: Deployment, runs: Any, name: str = "pass", blank: Any = None, sums: Any = None):
         self._deployment, self._blank, self.name = deployment, blank, name
         self._roofs: dict[str, Roof] = {}
-        self._runs: Any = runs if type(runs) is list else None  # a list waits until a roof is asked for
-        peaks, bandwidth, overlap = deployment.peaks, deployment.bandwidth, deployment.efficiency.overlap
-        busy: Any = 0.0
-        communication: Any = 0.0
-        number: Any = 0.0
-        for run in runs:
-            sizes, works, tokens, times, _ = run
-            for _, kernel, flops, weights, read, write, state, repeats in works:
-                compute, memory = flops / peaks[kernel], (weights + read + write + state) / bandwidth
-                if not overlap:
-                    seconds = compute + memory
-                elif type(compute) is type(memory) is float:
-                    seconds = compute if compute > memory else memory
-                else:
-                    seconds = maximum(compute, memory)
-                busy = busy + (seconds if type(repeats) is float and repeats == 1 else repeats * seconds)
-            if self._runs is None:
-                self._take(run)
-            if sizes.collectives:
-                link, latency = deployment.link_rate, deployment.collective_latency
-                communication = communication + communication_seconds(link, latency, sizes, tokens, times)
-            number = number + times
-        if blank is not None:
-            busy, communication, number = busy * blank, communication * blank, number * blank
-        self._busy, self.communication, self.passes = busy, communication, number
+        # A list, or what makes one, waits until a roof is asked for.
+        self._runs: Any = runs if type(runs) is list or sums is not None else None
+        if sums is None:
+            sums = sums_of(deployment, runs, None if self._runs is runs else self._take)
+            if blank is not None:
+                sums = [value * blank for value in sums]
+        self._busy, self.communication, self.passes = sums
 
     def _take(self, run: Passes) -> None:
         for work in run.works:
@@ -139,7 +150,7 @@ class Phase:
     @property
     def roofs(self) -> dict[str, Roof]:
         if self._runs is not None:
-            for run in self._runs:
+            for run in self._runs() if callable(self._runs) else self._runs:
                 self._take(run)
             self._runs = None
         return self._roofs

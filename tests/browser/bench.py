@@ -1,4 +1,4 @@
-"""From key press to new picture, for every explorer, in JupyterLab and in a page as the book's. Run by: make bench-browser
+"""From key press to new picture, for every explorer, in JupyterLab and in a page. Run by: make bench-browser
 
 The time runs, by the browser's clock, from the key's event to the frame after the change of the picture: up to 16 ms of
 it are the wait for that frame, so the share of the module itself stands beside it. The last line is one JSON object.
@@ -57,7 +57,9 @@ def summary(times: list[list[float]]) -> dict[str, float]:
 
 
 def say(where: str, view: str, found: dict[str, float]) -> None:
-    print(f"{where}, {view}: {found} ms; {'within' if found['median'] <= AIM else 'over'} the aim of {AIM:g}", flush=True)
+    print(
+        f"{where}, {view}: {found} ms; {'within' if found['median'] <= AIM else 'over'} the aim of {AIM:g}", flush=True
+    )
 
 
 def in_a_page(browser: Any) -> dict[str, dict[str, float]]:

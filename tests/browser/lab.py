@@ -189,7 +189,11 @@ class Explorer:
 
     def __init__(self, page: Page, box: Locator) -> None:
         self.page, self.box = page, box
-        self.sliders, self.pictures, self.sentence = box.get_by_role("slider"), box.locator(".pictures"), box.locator(".said")
+        self.sliders, self.pictures, self.sentence = (
+            box.get_by_role("slider"),
+            box.locator(".pictures"),
+            box.locator(".said"),
+        )
 
     def reset(self) -> None:
         self.box.get_by_role("button", name="Reset").press("Enter")

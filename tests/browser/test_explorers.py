@@ -15,8 +15,8 @@ from lessonlib.face.widgets.explorer_data import explorer_data
 ROOM = Path(explorer.__file__).parent
 PAGE = "http://localhost/explorer"  # nothing is served: the browser asks, and is answered here
 HTML = """<!doctype html><html lang="en"><head><title>Explorers</title><link rel="stylesheet" href="/explorer.css">
-<style>body{margin:8px;font-family:sans-serif}html[data-theme=dark] body{background:#14181e;color:#e8e8e8}</style></head>
-<body><main><h1>Explorers</h1><div id="host"></div></main><script type="module">
+<style>body{margin:8px;font-family:sans-serif}html[data-theme=dark] body{background:#14181e;color:#e8e8e8}</style>
+</head><body><main><h1>Explorers</h1><div id="host"></div></main><script type="module">
 import * as lesson from "/explorer.js";
 const data = await (await fetch("/data.json")).json();
 window.lesson = lesson;
@@ -266,7 +266,8 @@ def test_it_can_be_read(panel, name, width, theme, shots):
     small = panel.page.evaluate(
         """() => { const svg = document.querySelector(".pictures svg");
         const scale = svg.getBoundingClientRect().width / svg.viewBox.baseVal.width;
-        return Math.min(...[...svg.querySelectorAll("text")].map(t => scale * parseFloat(getComputedStyle(t).fontSize))); }"""
+        const sizes = [...svg.querySelectorAll("text")].map(t => parseFloat(getComputedStyle(t).fontSize));
+        return scale * Math.min(...sizes); }"""
     )
     assert small > 10
     panel.page.screenshot(path=shots / f"explorer-{name}-{theme}-{width}.png", full_page=True)

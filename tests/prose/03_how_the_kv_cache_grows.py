@@ -3,11 +3,11 @@
 import numpy as np
 
 from lessonlib import load_accelerator, load_model
-from lessonlib.face.exercises.book.common import CHAT, REASONING, server
+from lessonlib.face.exercises.book.common import REASONING, server
 from lessonlib.facts.measurements import load_measurements
 from lessonlib.facts.workloads import load_workload
 from lessonlib.model.precision import Precision
-from lessonlib.policy.cache import cache_by_kind, paging, span_where_cache_passes_weights, step_parts
+from lessonlib.policy.cache import cache_by_kind, span_where_cache_passes_weights, step_parts
 from lessonlib.policy.full_server import memory_batch
 from lessonlib.time.deployment import Deployment
 from lessonlib.time.roofline import pass_cost
@@ -94,16 +94,6 @@ def slower():
     return f"its reads grow {latent.cache_elements / index.cache_elements:.1f} times as slowly"
 
 
-def shared_blocks():
-    """What sixteen answers to one prompt save of their blocks, for chat and for reasoning."""
-    shares = []
-    for request in (CHAT, REASONING):
-        held = request.prompt + request.output - 1
-        found = paging([held] * 16, maximum=held, prefix=request.prompt)
-        shares.append(f"{100 * found.shared / found.paged:.0f} %")
-    return f"save {shares[0]} of theirs, sixteen reasoning answers {shares[1]}"
-
-
 def middle_step():
     average = step_parts(server(), REASONING, np.arange(1, REASONING.output), BATCH, together=True).seconds.mean()
     return f"the step in the middle, {1e3 * average:.1f} ms"
@@ -132,7 +122,6 @@ HELD = {
         f"$w$ is {1e3 * pass_cost(server(), 1).linear.seconds:.2f} ms, and $a$ is "
         f"{server().cache_bytes_per_token:,.0f} bytes over {server().accelerator.bandwidth / 1e12:.2f} TB/s"
     ),
-    "save 83 % of theirs, sixteen reasoning answers 1 %": shared_blocks,
     "both make about 60 tokens": start_level,
     "from a span of 3,579 tokens on": lambda: (
         f"from a span of {span_where_cache_passes_weights(server(), BATCH):,} tokens on"

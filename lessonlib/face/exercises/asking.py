@@ -10,7 +10,7 @@ from lessonlib.base.checks import a, checked
 from lessonlib.base.errors import InvalidInputError, UnknownNameError, is_number, shown
 from lessonlib.base.text import plain_markdown
 from lessonlib.face.exercises.exercises import Exercise, NumberExercise
-from lessonlib.face.exercises.progress import Progress
+from lessonlib.face.exercises.progress import WHERE_KEPT, Progress
 from lessonlib.face.tables import show_forms
 
 BOOK = Path(__file__).parent / "book"
@@ -86,7 +86,9 @@ def hint(key: str, number: int = 1) -> None:
     """Say hint `number`, from 1; asking past the last one says so."""
     hints = find(key).hints
     if not is_number(number) or number != int(number) or not 1 <= number <= len(hints):
-        _say(f"There are {len(hints)} hints for {key!r}: hint({key!r}, 1) to hint({key!r}, {len(hints)}).")
+        few = f"There is one hint for {key!r}: hint({key!r})."
+        many = f"There are {len(hints)} hints for {key!r}: hint({key!r}, 1) to hint({key!r}, {len(hints)})."
+        _say(few if len(hints) == 1 else many)
         return
     Progress.here().hinted(key, int(number))
     _say(f"Hint {int(number)} of {len(hints)}: {hints[int(number) - 1]}")
@@ -107,8 +109,12 @@ def standing(notebook: str = "") -> None:
     if notebook and notebook not in numbers:
         raise UnknownNameError(f"notebook {shown(notebook)} has no exercise; expected one of {', '.join(numbers)}.")
     progress = Progress.here()
+    asked = {number: [key for key in book if book[key].notebook == number] for number in numbers}
+    if progress.path is None and not notebook:  # one sentence for all of them
+        _say(f"Questions: {', '.join(f'{number}: {len(keys)}' for number, keys in asked.items())}. {WHERE_KEPT}")
+        return
     for number in [notebook] if notebook else numbers:
-        keys = [key for key, exercise in book.items() if exercise.notebook == number]
+        keys = asked[number]
         _say(progress.in_words(number, keys, {key: book[key].again for key in keys if book[key].again}))
 
 

@@ -86,7 +86,7 @@ class Question:
 
 
 class Verdict(NamedTuple):
-    """What is said to a guess, and whether it is right; `right` is None for what is no guess."""
+    """What is said to a guess, and whether it is right; `right` is None for what is not a guess."""
 
     right: bool | None
     words: str
@@ -143,8 +143,8 @@ class NumberExercise(Question):
             "right": f"Right: {self.answer}.",
             "slip": "Not yet. ",
             "after slip": "",
-            "high": "Not yet: that is too high. A hint helps on.",
-            "low": "Not yet: that is too low. A hint helps on.",
+            "high": "Not yet: that is too high. A hint may help.",
+            "low": "Not yet: that is too low. A hint may help.",
         }
 
     def judge(self, guess: Any) -> Verdict:
@@ -180,9 +180,9 @@ def _rounds_to(value: float, guess: float) -> bool:
 
 ROUNDED = 0.55  # of the guess's last digit: what was rounded once may be rounded again
 # The units of what is counted from bytes, and the prefix that its sizes have: seconds come of a memory's gigabytes.
-OF_BYTES = {"kB": "k", "MB": "M", "TB": "T"} | dict.fromkeys(("bytes", "GB", "seconds", "s", "ms"), "G")
+OF_BYTES = {"kB": "k", "MB": "M", "TB": "T"} | dict.fromkeys(("bytes", "GB", "s", "ms"), "G")
 COUNTED = ("bytes", "kB", "MB", "GB", "TB")
-SHARES = ("%", "percent", "per cent")
+SHARES = ("%",)
 
 
 def _slips_of(unit: str) -> tuple[tuple[float, str], ...]:

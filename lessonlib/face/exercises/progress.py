@@ -20,6 +20,7 @@ from lessonlib.base.text import markdown_table, one_line
 
 SCHEMA = "lessonlib.progress/1"
 FOLDER, NAME = "my_notebooks", "progress.json"
+WHERE_KEPT = f"What you answer in your own copy, in {FOLDER}/, is counted here."
 MOST_BYTES = 2**22
 NOTHING: dict[str, Any] = {"tries": 0, "right": False, "first": False, "hints": 0, "looked": False, "slips": []}
 MOST_SLIPS = 100  # of one exercise, that are remembered
@@ -27,7 +28,7 @@ NUMBERS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight",
 
 
 def read_progress(path: Path) -> dict[str, dict[str, Any]]:
-    """What a progress file holds, by the key of the exercise; InvalidInputError for what is none."""
+    """What a progress file holds, by the key of the exercise; InvalidInputError for what is not such a file."""
     file = GivenFile(path, "Progress file", NAME, MOST_BYTES, "give the file of one learner", "check its path")
     text = file.text()
     try:
@@ -105,7 +106,7 @@ class Progress:
         the score is said: how many were right at the first try, without a look at the solution.
         """
         if self.path is None:
-            return f"{number}: {len(keys)} questions. What you answer in your own copy, in {FOLDER}/, is counted here."
+            return f"{number}: {len(keys)} questions. {WHERE_KEPT}"
         entries = self.entries
         right = [key for key in keys if entries.get(key, NOTHING)["right"]]
         helped = sum(entries[key]["hints"] > 0 or entries[key]["looked"] for key in right)
@@ -125,7 +126,7 @@ def class_table(files: Iterable[Path], keys: Iterable[str]) -> str:
 
     A line for each exercise that somebody tried: learners, how many were right at first and in the end, tries of the
     median learner, how many took hints or looked at the solution, and what was said most often to a wrong guess.
-    InvalidInputError for a file that is none.
+    InvalidInputError for another kind of file.
     """
     learners = [read_progress(path) for path in files]
     rows = []

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from lessonlib.measured.calibration import Fit, MeasuredTime
     from lessonlib.measured.timing.record import TimedPass
 
+THICK = 0.12  # of a panel's height: what a line of text needs
+
 
 @house_style()
 def measured_steps(deployment: Deployment, points: Sequence["TimedPass"], title: str) -> Figure:
@@ -47,10 +49,18 @@ def measured_steps(deployment: Deployment, points: Sequence["TimedPass"], title:
     text: dict[str, Any] = {"gap": 14, "fontweight": "bold"}
     label(upper, (end, weights[0] / 2), f"predicted, weights: {weights[0]:.1f} ms", "left", color="white", **text)
     words = f"predicted, cache: {cache:.1f} ms at the end"
-    label(upper, (end, weights[-1] + 0.42 * cache), words, "left", **text)
-    words = f"measured: median and range of {min(len(point.seconds) for point in points)} repeats"
+    if cache > THICK * np.max(times):
+        label(upper, (end, weights[-1] + 0.42 * cache), words, "left", **text)
+    else:  # the wedge is thinner than a line of text
+        label(upper, (end, both[-1]), words, "above left", **text)
+    few, many = min(repeats := [len(point.seconds) for point in points]), max(repeats)
+    counted = f"{few} repeats" if few == many else f"{few} to {many} repeats"
+    words = "measured once each" if many == 1 else f"measured: median and range of {counted}"
     label(upper, (0, np.max(times)), words, "below right", color=MEASURED)
-    lower.set(ylim=(0, 1.15 * max(1.0, ratios.max())), yticks=(0, 0.5, 1, *([1.5] if ratios.max() > 1.3 else [])))
+    lower.set(
+        ylim=(0, 1.15 * max(1.0, ratios.max())),
+        yticks=np.arange(0, 1.15 * max(1.0, ratios.max()), 0.5 if ratios.max() < 2 else 1),
+    )
     lower.set_ylabel("measured /\npredicted")
     lower.set_xlabel("context: tokens already cached (linear scale)")
     plain_numbers(lower.xaxis)

@@ -12,3 +12,4 @@ from lessonlib.face.widgets.explorer import (
     explore_request,
     explore_timeline,
 )
+from lessonlib.face.widgets.report_form import report_form

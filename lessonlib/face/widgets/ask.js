@@ -46,6 +46,9 @@ export function judge(exercise, guess) {
   return { right: false, words: says[guess > exercise.value ? "high" : "low"] };
 }
 
+// "15 %" and "60 s" stay on one line.
+const whole = (words) => words.replace(/(\d) (?=(?:%|ms|s|GB|TB)(?![A-Za-z]))/g, "$1\u00a0");
+
 function element(name, attributes = {}, ...inside) {
   const made = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
@@ -71,7 +74,7 @@ export function form(exercise, kept, host, tell) {
     field = element("div", { class: "ask-options" });
     for (const [letter, words] of Object.entries(exercise.options)) {
       const radio = element("input", { type: "radio", name: id, value: letter, id: `${id}-${letter}` });
-      field.append(element("label", { class: "ask-option", for: radio.id }, radio, ` ${letter}  ${words}`));
+      field.append(element("label", { class: "ask-option", for: radio.id }, radio, " ", element("b", {}, letter), ` ${whole(words)}`));
     }
     guessed = () => field.querySelector("input:checked")?.value ?? null;
   } else {
@@ -83,7 +86,7 @@ export function form(exercise, kept, host, tell) {
 
   let hints = 0;
   const say = (words, kind) => {
-    said.textContent = words;
+    said.textContent = whole(words);
     said.dataset.kind = kind;
   };
   const check = () => {
@@ -115,7 +118,7 @@ export function form(exercise, kept, host, tell) {
     event.stopPropagation(); // a notebook takes keys for its own commands
   });
   if (kept?.right) say(`Answered before, with ${kept.tries === 1 ? "one try" : `${kept.tries} tries`}.`, "none");
-  const legend = element("legend", {}, exercise.question);
+  const legend = element("legend", {}, whole(exercise.question));
   host.append(element("fieldset", { class: "ask", "data-key": exercise.key }, legend, field, buttons, said));
 }
 

@@ -17,7 +17,7 @@ from lessonlib.base.checks import checked
 from lessonlib.base.errors import InvalidInputError, LessonError, printable
 from lessonlib.base.files import Upload
 from lessonlib.facts.catalogue import load_model
-from lessonlib.facts.own_model import own_model
+from lessonlib.facts.own_config import own_model
 from lessonlib.facts.own_traffic import TRAFFIC, OwnTraffic, read_traffic
 from lessonlib.time.deployment import DEPLOYMENT, Deployment
 
@@ -53,6 +53,11 @@ class Chooser(ipywidgets.VBox):
         self.upload.observe(self._uploaded, "value")
         super().__init__([self.upload, self.said])
         self._show("status", f"Until you choose a file: {start!r}.")
+
+    def put(self, value: Any) -> None:
+        """Have this value instead, chosen otherwise than by a file, and say so."""
+        self.value, self.problem = value, ""
+        self._show("status", f"Until you choose a file: {value!r}.")
 
     def take(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
         """The value: of a file at `path`, or of what was uploaded, or the one before. Prints what it is.

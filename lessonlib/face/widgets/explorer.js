@@ -4,11 +4,14 @@
 // by sentence: tests/test_explorer_arithmetic.py holds every number to Python's and every refusal to its words. Names
 // are the library's, SI units inside. What a model, a device and a dtype are comes as plain numbers: explorer_data.py.
 
-// ---- Numbers and values as Python prints them
+// ---------------------------------------------------------------------------------------------------------------------
+// 1. Arithmetic. First numbers and values as Python prints them.
 
 const MOST_TOKENS = 2 ** 53; // the largest count that a float64 holds exactly
 const total = (items, of) => items.reduce((sum, item) => sum + of(item), 0);
 const ratio = (over, under) => (under ? over / under : NaN);
+const mapped = (object, of) => Object.fromEntries(Object.entries(object).map(([key, value]) => [key, of(value, key)]));
+const own = (object, name) => (Object.hasOwn(object, name) ? object[name] : undefined); // no "constructor"
 const grouped = (digits) => digits.replace(/\B(?=(\d{3})+$)/g, ",");
 const minus = (x) => (x < 0 || Object.is(x, -0) ? "-" : "");
 const exponent = (power) => `e${power < 0 ? "-" : "+"}${String(Math.abs(power)).padStart(2, "0")}`;
@@ -17,85 +20,68 @@ const exponent = (power) => `e${power < 0 ? "-" : "+"}${String(Math.abs(power)).
 function scaledDigits(x, places) {
   let [whole, bits] = [Math.abs(x), 0n]; // |x| = whole / 2 ** bits
   for (; !Number.isInteger(whole); bits += 1n) whole *= 2;
-  const over = BigInt(whole) * 10n ** BigInt(Math.max(places, 0));
-  const under = 2n ** bits * 10n ** BigInt(Math.max(-places, 0));
+  const [up, down] = [places, -places].map((power) => 10n ** BigInt(Math.max(power, 0)));
+  const [over, under] = [BigInt(whole) * up, down << bits];
   const [quotient, rest] = [over / under, 2n * (over % under)];
   return String(rest > under || (rest === under && quotient % 2n) ? quotient + 1n : quotient);
 }
-
 // The first `digits` significant digits, and the power of ten of the first, after rounding.
 function significantDigits(x, digits) {
-  if (!x) return ["0".repeat(digits), 0];
-  for (let power = Math.floor(Math.log10(Math.abs(x))) - 1; ; power += 1) {
-    const found = scaledDigits(x, digits - 1 - power);
-    if (found.length === digits) return [found, power];
-  }
+  let power = x ? Math.floor(Math.log10(Math.abs(x))) - 1 : 0;
+  while (x && scaledDigits(x, digits - 1 - power).length > digits) power += 1;
+  return [x ? scaledDigits(x, digits - 1 - power) : "0".repeat(digits), power];
 }
-
 // f"{x:.{places}f}", f"{x:.{digits}g}" and f"{n:,}" of Python; with `comma` a comma after each thousand.
 export function fixed(x, places, comma = false) {
-  if (!Number.isFinite(x)) return repr(x);
-  const digits = scaledDigits(x, places).padStart(places + 1, "0");
-  const whole = digits.slice(0, digits.length - places);
-  return minus(x) + (comma ? grouped(whole) : whole) + (places ? `.${digits.slice(-places)}` : "");
+  if (!Number.isFinite(x)) return asFloat(x).said;
+  const [, whole, rest] = scaledDigits(x, places).padStart(places + 1, "0").match(`^(.*)(.{${places}})$`);
+  return minus(x) + (comma ? grouped(whole) : whole) + (places ? `.${rest}` : "");
 }
 export function general(x, digits, comma = false) {
-  if (!Number.isFinite(x)) return repr(x);
-  const [found, power] = significantDigits(x, digits);
-  const shorter = (text) => (text.includes(".") ? text.replace(/\.?0+$/, "") : text);
+  if (!Number.isFinite(x)) return asFloat(x).said;
+  const [[first, ...rest], power] = significantDigits(x, digits);
+  const shorter = (said) => (said.includes(".") ? said.replace(/\.?0*$/, "") : said);
   if (power >= -4 && power < digits) return shorter(fixed(x, digits - 1 - power, comma));
-  return minus(x) + shorter(`${found[0]}.${found.slice(1)}`) + exponent(power);
+  return minus(x) + shorter(`${first}.${rest.join("")}`) + exponent(power);
 }
 export const commas = (n) => minus(n) + grouped(String(BigInt(Math.abs(n))));
 
 // What cannot be seen, escaped: names come from outside.
-const printable = (text) =>
-  text.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, (letter) => {
-    const [code, hex] = [letter.codePointAt(0), letter.codePointAt(0).toString(16)];
-    const long = code < 2 ** 16 ? `\\u${hex.padStart(4, "0")}` : `\\U${hex.padStart(8, "0")}`;
-    return { 9: "\\t", 10: "\\n", 13: "\\r" }[code] ?? (code < 2 ** 8 ? `\\x${hex.padStart(2, "0")}` : long);
-  });
-
+const printable = (said) => said.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, (letter) => {
+  const [size, mark] = letter < "\u0100" ? [2, "x"] : letter.length < 2 ? [4, "u"] : [8, "U"];
+  const code = `\\${mark}${letter.codePointAt(0).toString(16).padStart(size, "0")}`;
+  return { "\t": "\\t", "\n": "\\n", "\r": "\\r" }[letter] ?? code;
+});
 // repr(value): a whole number is an int up to 2**53, a BigInt always; what is to be a float comes from `asFloat`.
 function repr(value) {
-  if (value === null || value === undefined) return "None";
-  if (typeof value === "boolean") return value ? "True" : "False";
-  if (typeof value === "string") {
-    const quote = value.includes("'") && !value.includes('"') ? '"' : "'";
-    return quote + printable(value.replaceAll("\\", "\\\\").replaceAll(quote, `\\${quote}`)) + quote;
-  }
-  if (typeof value !== "number") return value.said ?? String(value);
-  return Number.isInteger(value) && Math.abs(value) <= MOST_TOKENS ? String(value) : floatRepr(value);
+  if (typeof value === "number") return Number.isSafeInteger(value) ? String(value) : asFloat(value).said;
+  const words = { true: "True", false: "False", null: "None", undefined: "None" };
+  if (typeof value !== "string") return words[value] ?? value.said ?? String(value);
+  const quote = value.includes("'") && !value.includes('"') ? '"' : "'";
+  return quote + printable(value.replaceAll("\\", "\\\\").replaceAll(quote, `\\${quote}`)) + quote;
 }
-function floatRepr(value) {
-  if (!Number.isFinite(value)) return Number.isNaN(value) ? "nan" : `${minus(value)}inf`;
+function asFloat(value) {
+  if (!Number.isFinite(value)) return { said: Number.isNaN(value) ? "nan" : `${minus(value)}inf` };
   const [mantissa, power] = value.toExponential().split("e");
-  if (value && (power < -4 || power >= 16)) return mantissa + exponent(Number(power));
-  const plain = minus(value) + Math.abs(value).toFixed(Math.max(1, mantissa.replace(/\D/g, "").length - 1 - power));
-  return plain;
+  if (value && (power < -4 || power >= 16)) return { said: mantissa + exponent(Number(power)) };
+  return { said: value.toFixed(Math.max(1, mantissa.replace(/\D/g, "").length - 1 - power)) };
 }
-const asFloat = (value) => ({ said: floatRepr(value) });
 
 const PREFIXES = { B: [[1e18, "E"], [1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]] };
-PREFIXES.FLOP = PREFIXES.B;
-PREFIXES.s = [[1, ""], [1e-3, "m"], [1e-6, "µ"], [1e-9, "n"]];
+Object.assign(PREFIXES, { FLOP: PREFIXES.B, s: [[1, ""], [1e-3, "m"], [1e-6, "µ"], [1e-9, "n"]] });
 function significant(value, digits) {
   if (!value || !Number.isFinite(value)) return value ? repr(value) : "0";
   return fixed(value, Math.max(0, digits - 1 - significantDigits(value, digits)[1]), true);
 }
-
-// `value` with `digits` significant digits, an SI prefix and the unit: "15.01 GB".
-function formatQuantity(value, unit, digits) {
+// With `digits` significant digits, an SI prefix and the unit: "15.01 GB". 999,999 B is 1.000 MB, as it is shown.
+const formatted = (unit) => (value, digits = 4) => {
   if (typeof value !== "number") throw wrong("format", "value", value, "a number that a float holds");
-  if (Number.isNaN(value)) return "undefined";
   const [first, power] = Number.isFinite(value) ? significantDigits(value, digits) : ["0", 0];
-  const size = Number(`${first}e${power - digits + 1}`); // as it will be shown: 999,999 B is 1.000 MB
+  const size = Number(`${first}e${power - digits + 1}`);
   const [factor, prefix] = PREFIXES[unit].find(([least]) => size >= least) ?? [1, ""];
-  return `${significant(value / factor, digits)} ${prefix}${unit}`;
-}
-export const formatBytes = (value, digits = 4) => formatQuantity(value, "B", digits);
-export const formatFlops = (value, digits = 4) => formatQuantity(value, "FLOP", digits);
-export const formatSeconds = (value, digits = 4) => formatQuantity(value, "s", digits);
+  return Number.isNaN(value) ? "undefined" : `${significant(value / factor, digits)} ${prefix}${unit}`;
+};
+export const [formatBytes, formatFlops, formatSeconds] = ["B", "FLOP", "s"].map(formatted);
 export const formatPercent = (share, digits = 3) =>
   Number.isNaN(share) ? "undefined" : `${significant(100 * share, digits)} %`;
 export const tokensLabel = (value) => // 1, 128, 1k, 12.8k, 1M
@@ -106,13 +92,13 @@ export const tokensLabel = (value) => // 1, 128, 1k, 12.8k, 1M
 // What the library refuses: `message` is its sentence, `kind` the class of its error.
 export class Refused extends Error {
   constructor(message, kind = "InvalidInputError", more = {}) {
-    super(printable(message));
-    Object.assign(this, { name: "Refused", kind, ...more });
+    Object.assign(super(printable(message)), { name: "Refused", kind, ...more });
   }
 }
-function wrong(owner, name, value, expected, remedy = "", kind = "InvalidInputError") {
-  const letters = [...repr(value)];
-  const shown = letters.length <= 80 ? letters.join("") : `${letters.slice(0, 60).join("")}... (${letters.length} characters)`;
+const refuse = (message, kind) => { throw new Refused(message, kind); };
+function wrong(owner, name, value, expected, remedy = "", kind = undefined) {
+  const [said, letters] = [repr(value), [...repr(value)]];
+  const shown = letters.length > 80 ? `${letters.slice(0, 60).join("")}... (${letters.length} characters)` : said;
   return new Refused(`${owner}: ${name} is ${shown}; expected ${expected}${remedy && "; "}${remedy}.`, kind);
 }
 // What `make` makes; null where it is refused, as one of `kinds` if there are some.
@@ -125,37 +111,36 @@ function unless(make, kinds = null) {
   }
 }
 
-const LARGEST = Number.MAX_VALUE;
 const within = (least, most) => (value) => typeof value === "number" && least <= value && value <= most;
-const wholeWithin = (least, most) => (value) => within(least, most)(value) && Number.isInteger(value);
-const count = (least = 1, most = null) => ({
-  expected: `a whole number ${most ? `from ${commas(least)} to ${commas(most)}` : `of at least ${commas(least)}`}`,
-  takes: wholeWithin(least, most ?? LARGEST),
-});
-const rate = (unit, zero = false) => ({
-  expected: `a finite number of ${unit}, ${zero ? "zero or more" : "more than zero"}`,
-  takes: within(zero ? 0 : Number.MIN_VALUE, LARGEST),
-});
-const tokensFrom = (least) => ({
-  expected: `a whole number from ${least} to 2**53, or an array of them`,
-  takes: wholeWithin(least, MOST_TOKENS),
-});
-const choice = (words) => ({ expected: `one of ${words.join(", ")}`, takes: (value) => words.includes(value) });
-const optional = (rule) => ({
-  ...rule,
-  expected: `${rule.expected}, or None`,
-  takes: (value) => value === null || value === undefined || rule.takes(value),
-});
-const BATCH = count(1, MOST_TOKENS);
-const PAGE = count(1, 2 ** 20);
-const FLAG = { expected: "True or False", takes: (value) => typeof value === "boolean" };
-const FRACTION = { expected: "a fraction more than 0 and at most 1", takes: within(Number.MIN_VALUE, 1) };
-const TOKENS = { ...BATCH, expected: "a whole number from 1 to 9.007199255e+15, or an array of them" };
-const AT_LEAST_ZERO = { expected: "a number of at least 0, or an array of them", takes: within(0, LARGEST) };
-const ABOVE_ZERO = { expected: "a number above 0, or an array of them", takes: within(Number.MIN_VALUE, Infinity) };
-function check(rule, owner, name, value) {
-  if (!rule.takes(value)) throw wrong(owner, name, value, rule.expected, "", rule.kind);
-  return value;
+const rule = (expected, takes, kind) => ({ expected, takes, kind });
+const whole = (expected, least = 1, most = MOST_TOKENS) =>
+  rule(expected, (value) => Number.isInteger(value) && least <= value && value <= most);
+const optional = ({ expected, takes, kind }) =>
+  rule(`${expected}, or None`, (value) => value == null || takes(value), kind);
+const choice = (words) => rule(`one of ${words.join(", ")}`, (value) => words.includes(value));
+const [LARGEST, SMALLEST] = [Number.MAX_VALUE, Number.MIN_VALUE];
+const rate = (unit) => rule(`a finite number of ${unit}, more than zero`, within(SMALLEST, LARGEST));
+const COUNT = whole("a whole number of at least 1", 1, LARGEST);
+const BATCH = whole(`a whole number from 1 to ${commas(MOST_TOKENS)}`);
+const TOKENS = whole("a whole number from 1 to 2**53, or an array of them");
+const CACHED = whole("a whole number from 0 to 2**53, or an array of them", 0);
+const PLACES = whole("a whole number from 1 to 9.007199255e+15, or an array of them");
+const FLAG = rule("True or False", (value) => typeof value === "boolean");
+const FRACTION = rule("a fraction more than 0 and at most 1", within(SMALLEST, 1));
+const SECONDS = rule("a finite number of seconds, zero or more", within(0, LARGEST));
+// Refused where a value, in the order given, does not follow its rule: {name: [rule, value]}.
+function check(owner, values) {
+  for (const [name, [{ expected, takes, kind }, value]] of Object.entries(values)) {
+    if (!takes(value)) throw wrong(owner, name, value, expected, "", kind);
+  }
+}
+// The first whole number above `low` and up to `high` for which `holds`, and for all above it, by halving.
+function firstOf(low, high, holds) {
+  while (high - low > 1) {
+    const middle = low + Math.floor((high - low) / 2);
+    [low, high] = holds(middle) ? [low, middle] : [middle, high];
+  }
+  return high;
 }
 
 // ---- Precision: a dtype for each part
@@ -163,224 +148,170 @@ function check(rule, owner, name, value) {
 const UNQUANTISED = ["fp32", "fp16", "bf16"];
 const MULTIPLIED_IN = { fp8: "fp8", nvfp4: "fp4" };
 const OTHER_16_BITS = { bf16: "fp16", fp16: "bf16" };
-const KERNELS = ["blocks", "experts", "head", "attention"];
 const PARTS = ["experts", "head", "embedding", "other", "cache", "index", "state", "dispatch"];
 const bitsSaid = (dtype) => (/^[\d.]+(e[-+]?\d+)? bits$/.test(dtype) ? Number(dtype.slice(0, -5)) : NaN);
 
 // `parts`: dtypes by part, the keywords of the library's Precision; `bits`: of each dtype that has a name.
 export class Precision {
   constructor(parts, bits) {
-    const dtype = {
-      expected: `a dtype, one of ${Object.keys(bits).join(", ")}, or such as '4.25 bits'`,
-      takes: (value) => typeof value === "string" && (value in bits || within(0.1, 64)(bitsSaid(value))),
-      kind: "UnknownNameError",
-    };
-    const text = { expected: "a text, such as 'bf16'", takes: (value) => typeof value === "string" && value !== "" };
-    this.bits = bits;
-    this.blocks = check(dtype, "Precision", "blocks", parts.blocks === undefined ? "bf16" : parts.blocks);
-    for (const part of PARTS) this[part] = check(optional(dtype), "Precision", part, parts[part]) ?? null;
-    this.compute = check(optional(text), "Precision", "compute", parts.compute) ?? null;
-    this.experts ??= this.blocks;
-    const plain = UNQUANTISED.includes(this.blocks) ? this.blocks : "bf16";
-    for (const part of ["head", "embedding", "other", "cache"]) this[part] ??= plain;
-    this.plain = plain === this.blocks || this.other !== "fp16" ? plain : "fp16"; // what is not quantised, and operands
-    this.computeBytes = this.compute === "fp4" ? 0.5 : this.bytes(this.compute ?? this.plain);
+    const { blocks = "bf16", compute = null } = parts;
+    const isDtype = (value) => typeof value === "string" && (own(bits, value) || within(0.1, 64)(bitsSaid(value)));
+    const words = `a dtype, one of ${Object.keys(bits).join(", ")}, or such as '4.25 bits'`;
+    const dtype = rule(words, isDtype, "UnknownNameError");
+    const name = rule("a text, such as 'bf16'", (value) => typeof value === "string" && value !== "");
+    const others = Object.fromEntries(PARTS.map((part) => [part, [optional(dtype), parts[part]]]));
+    check("Precision", { blocks: [dtype, blocks], ...others, compute: [optional(name), compute] });
+    const plain = UNQUANTISED.includes(blocks) ? blocks : "bf16";
+    const usual = { experts: blocks, head: plain, embedding: plain, other: plain, cache: plain };
+    Object.assign(this, { bits, blocks, compute });
+    for (const part of PARTS) this[part] = parts[part] ?? usual[part] ?? null;
+    this.plain = plain === blocks || this.other !== "fp16" ? plain : "fp16"; // what is not quantised, and operands
+    this.computeBytes = compute === "fp4" ? 0.5 : this.bytes(compute ?? this.plain);
     this.sentBytes = this.plain === "fp32" ? 4 : 2;
     this.dispatchedBytes = this.dispatch === null ? this.sentBytes : this.bytes(this.dispatch);
   }
-  with(parts) {
-    return new Precision({ ...this, ...parts }, this.bits);
-  }
-  bytes(dtype) {
-    return (this.bits[dtype] ?? bitsSaid(dtype)) / 8;
-  }
-  bytesOf(part) {
-    return this.bytes(this[part] ?? this.cache);
-  }
+  with(parts) { return new Precision({ ...this, ...parts }, this.bits); }
+  bytes(dtype) { return (this.bits[dtype] ?? bitsSaid(dtype)) / 8; }
+  bytesOf(part) { return this.bytes(this[part] ?? this.cache); }
   stateBytes(stated) {
     return this.bytes(this.state || stated || (UNQUANTISED.includes(this.compute) ? this.compute : this.plain));
   }
   // The dtype that a kernel multiplies in, on a device with these peaks.
   operand(kernel, peaks) {
-    if (this.compute !== null) return this.compute;
     const stored = kernel === "blocks" || kernel === "experts" ? this[kernel] : "";
-    if (MULTIPLIED_IN[stored] in peaks) return MULTIPLIED_IN[stored];
+    if (this.compute !== null || peaks[MULTIPLIED_IN[stored]]) return this.compute ?? MULTIPLIED_IN[stored];
     const plain = UNQUANTISED.includes(stored) ? stored : this.plain;
-    return OTHER_16_BITS[plain] in peaks && !(plain in peaks) ? OTHER_16_BITS[plain] : plain;
+    return peaks[OTHER_16_BITS[plain]] && !peaks[plain] ? OTHER_16_BITS[plain] : plain;
   }
 }
 
-// ---- Laws of mixers: what a token attends to, what a pass reads, what a sequence holds
+// ---- Laws of mixers: what a token attends to, what a pass reads, what a sequence holds. c: cached, n: new tokens.
 
-// How many of `steps` tokens after `cached` ones have a span below or at `limit`, as no more tokens are there.
-const below = (limit, cached, steps) => Math.min(Math.max(Math.floor(limit - cached), 0), steps);
-const allSpans = (cached, fresh) => fresh * cached + (fresh * (fresh + 1)) / 2;
-function spansUpTo(limit, cached, fresh) {
-  if (cached >= limit) return fresh * limit;
-  const growing = below(limit, cached, fresh);
-  return growing * cached + (growing * (growing + 1)) / 2 + (fresh - growing) * limit;
-}
-const cutAt = (limit) => (cached, steps) => {
-  const first = below(limit, cached, steps);
-  return [[cached, first], [cached + first, steps - first]];
-};
-
+// How many of n tokens have a span below or at `limit`, as no more tokens are there; and the spans of n tokens, summed.
+const below = (limit, c, n) => Math.min(Math.max(Math.floor(limit - c), 0), n);
+const allSpans = (c, n) => n * c + (n * (n + 1)) / 2;
+const spansUpTo = (limit, c, n) => allSpans(c, below(limit, c, n)) + (n - below(limit, c, n)) * limit;
+const cutAt = (limit) => (c, n) => [[c, below(limit, c, n)], [c + below(limit, c, n), n - below(limit, c, n)]];
+// fillsAt: tokens up to which all are held and seen, and after which both stay the same; null: it has another form.
 const ALL = {
-  spanSum: allSpans,
-  read: (cached) => cached,
-  readSum: (cached, steps, spans) => spans - steps,
-  held: (tokens) => tokens,
-  stretches: (cached, steps) => [[cached, steps]],
-  fillsAt: Infinity, // tokens up to which all are held and seen, and after which both stay the same; null: another law
-  period: null,
+  spanSum: allSpans, read: (c) => c, readSum: (c, n, spans) => spans - n, held: (tokens) => tokens,
+  stretches: (c, n) => [[c, n]], fillsAt: Infinity, period: null,
 };
-const OWN = { ...ALL, fillsAt: null };
 const LAWS = {
   all: () => ALL,
   window: ({ window }) => ({
-    ...ALL,
-    spanSum: (cached, fresh) => spansUpTo(window, cached, fresh),
-    read: (cached) => Math.min(cached, window - 1),
-    held: (tokens) => Math.min(tokens, window),
-    fillsAt: window,
+    spanSum: (c, n) => spansUpTo(window, c, n), read: (c) => Math.min(c, window - 1),
+    held: (tokens) => Math.min(tokens, window), fillsAt: window,
   }),
-  chunk: ({ chunk }) => ({
-    ...OWN,
-    spanSum(cached, fresh) {
-      const before = cached % chunk;
-      const [whole, rest] = [Math.floor((before + fresh) / chunk), (before + fresh) % chunk];
-      return whole * ((chunk * (chunk + 1)) / 2) + (rest * (rest + 1)) / 2 - (before * (before + 1)) / 2;
-    },
-    read: (cached) => cached % chunk,
-    held: (tokens) => Math.min(tokens, chunk),
-    period: chunk,
-  }),
+  chunk({ chunk }) {
+    const upTo = (tokens) => Math.floor(tokens / chunk) * allSpans(0, chunk) + allSpans(0, tokens % chunk);
+    const spanSum = (c, n) => upTo((c % chunk) + n) - allSpans(0, c % chunk);
+    return { spanSum, read: (c) => c % chunk, held: (tokens) => Math.min(tokens, chunk), period: chunk };
+  },
   sparse: ({ top_k: most }) => ({
-    ...OWN,
-    spanSum: (cached, fresh) => spansUpTo(most, cached, fresh),
-    read: (cached, fresh) => Math.min(cached, fresh * most),
-    readSum: (cached, steps, spans) => spans - below(most, cached, steps),
-    stretches: cutAt(most),
+    spanSum: (c, n) => spansUpTo(most, c, n), read: (c, n) => Math.min(c, n * most),
+    readSum: (c, n, spans) => spans - below(most, c, n), stretches: cutAt(most),
   }),
   blocks({ top_k: most, block }) {
     function unseen(tokens) {
-      const [whole, rest] = [Math.floor(tokens / block), tokens % block];
-      const past = Math.max(whole - most, 0);
-      return (block * past * (past + 1)) / 2 + rest * Math.max(whole + 1 - most, 0);
+      const past = Math.max(Math.floor(tokens / block) - most, 0);
+      return block * allSpans(0, past) + (tokens % block) * Math.max(Math.floor(tokens / block) + 1 - most, 0);
     }
-    const spanSum = (cached, fresh) => allSpans(cached, fresh) - block * (unseen(cached + fresh) - unseen(cached));
-    return { ...OWN, spanSum, read: (cached, fresh) => Math.min(cached, spanSum(cached, fresh) - fresh), period: block };
+    const spanSum = (c, n) => allSpans(c, n) - block * (unseen(c + n) - unseen(c));
+    return { spanSum, read: (c, n) => Math.min(c, spanSum(c, n) - n), period: block };
   },
   entries({ rate: each, top_k: most }) {
     const limit = most ? each * most : Infinity;
-    function spans(tokens) {
+    function upTo(tokens) {
       const growing = Math.min(tokens, limit - 1);
-      const whole = Math.floor(growing / each);
-      const sum = (each ** 2 * whole * (whole - 1)) / 2 + each * whole * (growing - whole * each + 1);
+      const full = Math.floor(growing / each);
+      const sum = (each ** 2 * full * (full - 1)) / 2 + each * full * (growing - full * each + 1);
       return most ? sum + Math.max(tokens - limit + 1, 0) * limit : sum;
     }
-    const spanSum = (cached, fresh) => spans(cached + fresh) - spans(cached);
+    const spanSum = (c, n) => upTo(c + n) - upTo(c);
     return {
-      ...OWN,
-      spanSum,
-      read: (cached, fresh) => Math.min(cached, Math.max(spanSum(cached, fresh) - fresh, 0)),
-      readSum: (cached, steps, sum) => sum - (steps - below(each - 1, cached, steps)),
-      held: (tokens) => each * Math.floor(tokens / each),
-      stretches: cutAt(each - 1),
+      spanSum, read: (c, n) => Math.min(c, Math.max(spanSum(c, n) - n, 0)), held: (t) => each * Math.floor(t / each),
+      readSum: (c, n, sum) => sum - (n - below(each - 1, c, n)), stretches: cutAt(each - 1),
     };
   },
 };
-// Of layers that share another one's cache: they hold nothing.
-const lawOf = ({ kind, shared, ...numbers }) => ({ ...LAWS[kind](numbers), ...(shared && { held: () => 0, fillsAt: null }) });
+// `shared`: of layers that read the cache of another one, and hold nothing.
+const lawOf = ({ kind, shared, ...numbers }) =>
+  ({ ...ALL, fillsAt: null, ...LAWS[kind](numbers), ...(shared && { held: () => 0, fillsAt: null }) });
 
 // ---- Sizes: a model in a precision on some devices
 
 const LAYOUTS = { tensor: "tensor parallelism", expert: "data-parallel attention with expert parallelism" };
 
 // Copies of what the heads of a mixer share, over a tensor-parallel group; Refused where heads do not divide.
-function cacheCopies({ owner, heads = 0, kv_heads: kvHeads = 0, whole = false }, split) {
-  const devices = BigInt(split);
-  if (heads % split) throw wrong(owner, "devices", devices, `a number that divides its ${heads} heads`);
-  if (kvHeads % split && split % kvHeads) {
-    throw wrong(owner, "devices", devices, `a number that divides its ${kvHeads} KV heads, or a multiple of them`);
-  }
-  return whole ? split : kvHeads ? Math.max(1, split / kvHeads) : 1;
+function cacheCopies({ owner, heads = 0, kv_heads: kvHeads = 0, whole: all = false }, split) {
+  const divides = (expected) => wrong(owner, "devices", BigInt(split), `a number that divides its ${expected}`);
+  if (heads % split) throw divides(`${heads} heads`);
+  if (kvHeads % split && split % kvHeads) throw divides(`${kvHeads} KV heads, or a multiple of them`);
+  return all ? split : kvHeads ? Math.max(1, split / kvHeads) : 1;
 }
 const copiedWeights = ({ copies }, split) => total(copies, (copy) => (cacheCopies(copy, split) - 1) * copy.weights);
 
-function collectives(model, precision, devices, layout) {
-  if (devices === 1) return { number: 0, bytes: 0 };
-  if (layout === "tensor") {
-    const numbers = ((model.reduces * 2 * (devices - 1)) / devices) * model.width;
-    return { number: model.reduces, bytes: numbers * precision.sentBytes };
-  }
-  let [number, bytes] = [0, 0];
-  for (const { layers, routed_width: width, experts, picked } of model.experts) {
+// Collectives of a pass, and the bytes that one device sends for one of its tokens.
+function collectivesOf(model, { sentBytes, dispatchedBytes }, devices, layout) {
+  if (devices === 1) return [0, 0];
+  const each = (2 * (devices - 1) * model.width * sentBytes) / devices;
+  if (layout === "tensor") return [model.reduces, model.reduces * each];
+  const bytes = total(model.experts, ({ layers, routed_width: width, experts, picked }) => {
     let none = 1; // the chance that a device, with experts / devices of them, holds none of those picked
     for (let i = 0; i < picked; i += 1) none *= Math.max(0, experts - experts / devices - i) / (experts - i);
-    number += 2 * layers;
-    bytes += layers * width * ((devices - 1) * (1 - none)) * (precision.dispatchedBytes + precision.sentBytes);
-  }
-  return { number, bytes };
+    return layers * width * ((devices - 1) * (1 - none)) * (dispatchedBytes + sentBytes);
+  });
+  return [total(model.experts, ({ layers }) => 2 * layers), bytes];
 }
-
 // All layers of one kernel: FLOPs and bytes of one sequence.
 function layerKind(kernel, precision, split) {
-  const { layers, label } = kernel;
-  const of = (name) => kernel[name] ?? 0;
-  const copies = layers * (kernel.copied_whole ? split : 1);
-  const state = precision.stateBytes(kernel.state_dtype) * of("state_elements");
+  const { layers, label, cache_part: part = "cache", fresh_pair_flops: fresh } = kernel;
+  const [of, copies] = [(name) => kernel[name] ?? 0, layers * (kernel.copied_whole ? split : 1)];
   const cache = layers * of("cache_elements") * cacheCopies(kernel, split);
+  const state = precision.stateBytes(kernel.state_dtype) * of("state_elements");
   return {
-    part: `${layers} x ${label}`, label, layers, law: lawOf(kernel.law),
-    pairFlops: copies * of("pair_flops"),
-    freshPairFlops: copies * (kernel.fresh_pair_flops ?? of("pair_flops")),
-    expandFlops: copies * of("expand_flops"),
-    tokenFlops: copies * of("token_flops"),
-    cacheBytes: cache * precision.bytesOf(kernel.cache_part ?? "cache"),
+    part: `${layers} x ${label}`, label, layers, law: lawOf(kernel.law), pairFlops: copies * of("pair_flops"),
+    freshPairFlops: copies * (fresh ?? of("pair_flops")), expandFlops: copies * of("expand_flops"),
+    tokenFlops: copies * of("token_flops"), cacheBytes: cache * precision.bytesOf(part),
     stateBytes: layers * (state + precision.computeBytes * of("conv_elements")),
   };
 }
 const kindBytes = (kind, tokens) => kind.cacheBytes * kind.law.held(tokens) + kind.stateBytes;
-const sequenceBytes = (sizes, tokens) => total(sizes.kinds, (kind) => kindBytes(kind, tokens));
 
 function sizesOf(model, precision, devices, layout) {
   const [split, replicas] = layout === "tensor" ? [devices, 1] : [1, devices];
-  const of = (part) => precision.bytesOf(part);
   const { weights, experts: ffns, again, head_bias: bias } = model;
+  const [of, every] = [(part) => precision.bytesOf(part), (count) => total(ffns, (ffn) => ffn.layers * count(ffn))];
   const copied = total(model.mixers, (mixer) => mixer.layers * copiedWeights(mixer, split));
   const stored = total(model.mixers, (mixer) => mixer.stored * copiedWeights(mixer, split));
-  const routers = (split - 1) * total(ffns, (ffn) => ffn.layers * ffn.router_weights);
-  const other = weights.other - total(ffns, (ffn) => ffn.layers * ffn.experts * ffn.other_weights) - bias + routers;
-  const block = replicas * ((weights.blocks + stored) * of("blocks") + other * of("other"));
+  const routers = (split - 1) * every((ffn) => ffn.router_weights);
+  const other = weights.other - every((ffn) => ffn.experts * ffn.other_weights) - bias + routers;
+  const blocks = replicas * ((weights.blocks + stored) * of("blocks") + other * of("other"));
   const more = (again[0] + copied - stored - model.idle_weights) * of("blocks") + again[1] * of("other");
   const headBytes = replicas * (weights.head * of("head") + bias * of("other"));
-  let [picked, resident] = [0, 0];
-  const experts = ffns.map((ffn) => {
-    const each = ffn.layers * (ffn.weights * of("experts") + ffn.other_weights * of("other"));
-    const idle = 1 - ffn.picked / ffn.experts;
-    picked += ffn.layers * ffn.picked * ffn.weights;
-    resident += replicas * Math.ceil(ffn.experts / replicas) * each;
-    return { bytes: ffn.experts * each, logIdle: idle ? Math.log1p(idle - 1) : -Infinity };
-  });
-  const kinds = model.kernels.map((kernel) => layerKind(kernel, precision, split));
-  const sent = collectives(model, precision, devices, layout);
+  const expertBytes = (ffn) => ffn.weights * of("experts") + ffn.other_weights * of("other");
+  const resident = every((ffn) => replicas * Math.ceil(ffn.experts / replicas) * expertBytes(ffn));
+  const picked = every((ffn) => ffn.picked * ffn.weights);
+  const [collectives, collectiveBytes] = collectivesOf(model, precision, devices, layout);
   return {
-    tokenFlops: 2 * (model.block_matmul_weights - picked + copied + routers),
-    expertFlops: 2 * picked, logitFlops: 2 * weights.head,
-    blockBytes: block + replicas * more, headBytes, experts, kinds, replicas,
-    residentBytes: block + headBytes + replicas * weights.embedding * of("embedding") + resident,
-    collectives: sent.number, collectiveBytes: sent.bytes,
+    tokenFlops: 2 * (model.block_matmul_weights - picked + copied + routers), expertFlops: 2 * picked,
+    logitFlops: 2 * weights.head, blockBytes: blocks + replicas * more, headBytes,
+    replicas, collectives, collectiveBytes, kinds: model.kernels.map((kernel) => layerKind(kernel, precision, split)),
+    experts: ffns.map((ffn) => ({
+      bytes: ffn.experts * ffn.layers * expertBytes(ffn),
+      logIdle: ffn.picked < ffn.experts ? Math.log1p(1 - ffn.picked / ffn.experts - 1) : -Infinity,
+    })),
+    residentBytes: blocks + headBytes + replicas * weights.embedding * of("embedding") + resident,
   };
 }
-
 // A draft head beside its target: what it shares lies in memory once, as the target's.
-function draftSizesOf(draft, precision, devices, layout) {
-  const sizes = sizesOf(draft.body, precision, devices, layout);
-  const projection = sizes.replicas * draft.projection * precision.bytesOf("blocks");
-  const residentBytes = sizes.residentBytes + projection - (draft.shares_head ? sizes.headBytes : 0);
-  const tokenFlops = sizes.tokenFlops + 2 * draft.projection;
-  return { ...sizes, tokenFlops, blockBytes: sizes.blockBytes + projection, residentBytes };
+function draftSizesOf({ body, projection, shares_head: shared }, precision, devices, layout) {
+  const sizes = sizesOf(body, precision, devices, layout);
+  const bytes = sizes.replicas * projection * precision.bytesOf("blocks");
+  const [tokenFlops, blockBytes] = [sizes.tokenFlops + 2 * projection, sizes.blockBytes + bytes];
+  const residentBytes = sizes.residentBytes + bytes - (shared ? sizes.headBytes : 0);
+  return { ...sizes, tokenFlops, blockBytes, residentBytes };
 }
 
 // ---- Work of passes, and its time under the roofline
@@ -390,38 +321,34 @@ const work = (part, kernel, flops, more) => ({ part, kernel, flops, ...NOTHING, 
 
 // Dense linear layers, routed experts, LM head. `fullest`: tokens of the fullest device over their mean.
 function linearWork(sizes, tokens, logits, times = 1, fullest = 1) {
+  const streamed = total(sizes.experts, ({ bytes, logIdle }) => -bytes * Math.expm1(tokens * logIdle));
   const one = { weights: sizes.blockBytes, times };
-  const found = [work("linear layers", "blocks", sizes.tokenFlops * tokens * fullest, one)];
-  if (sizes.experts.length) {
-    const weights = total(sizes.experts, ({ bytes, logIdle }) => -bytes * Math.expm1(tokens * logIdle));
-    found.push(work("routed experts", "experts", sizes.expertFlops * tokens, { weights, times }));
-  }
-  const head = { weights: sizes.headBytes, times };
-  return [...found, work("LM head", "head", sizes.logitFlops * logits * fullest, head)];
+  const dense = work("linear layers", "blocks", sizes.tokenFlops * tokens * fullest, one);
+  const routed = work("routed experts", "experts", sizes.expertFlops * tokens, { weights: streamed, times });
+  const head = work("LM head", "head", sizes.logitFlops * logits * fullest, { weights: sizes.headBytes, times });
+  return sizes.experts.length ? [dense, routed, head] : [dense, head];
 }
 function pairWork(kind, read, pairs) {
-  if (!kind.expandFlops) return kind.pairFlops * pairs;
   const expanded = kind.freshPairFlops * pairs + kind.expandFlops * read;
-  return read > 0 ? Math.min(kind.pairFlops * pairs, expanded) : expanded;
+  return !kind.expandFlops ? kind.pairFlops * pairs : read > 0 ? Math.min(kind.pairFlops * pairs, expanded) : expanded;
 }
 // Attention, or the update of a constant state, of all layers of one kind: in one pass, and in decode steps together.
-function attentionWork(kind, fresh, cached, batch, times = 1) {
+function attentionWork(kind, n, c, batch, times = 1) {
   const [cache, state] = [batch * kind.cacheBytes, 2 * batch * kind.stateBytes];
-  if (!cache) return work(kind.part, "attention", batch * fresh * kind.tokenFlops, { state, times });
-  const read = kind.law.read(cached, fresh);
-  const flops = batch * pairWork(kind, read, kind.law.spanSum(cached, fresh));
-  return work(kind.part, "attention", flops, { cacheRead: cache * read, cacheWrite: cache * fresh, times });
+  if (!cache) return work(kind.part, "attention", batch * n * kind.tokenFlops, { state, times });
+  const read = kind.law.read(c, n);
+  const flops = batch * pairWork(kind, read, kind.law.spanSum(c, n));
+  return work(kind.part, "attention", flops, { cacheRead: cache * read, cacheWrite: cache * n, times });
 }
 function attentionOfSteps(kind, prompt, steps, batch) {
   const [cache, state] = [batch * kind.cacheBytes, 2 * batch * steps * kind.stateBytes];
   if (!cache) return [work(kind.part, "attention", batch * steps * kind.tokenFlops, { state })];
-  return kind.law.stretches(prompt, steps).map(([first, number]) => {
-    const spans = kind.law.spanSum(first, number);
-    const cacheRead = cache * kind.law.readSum(first, number, spans);
-    return work(kind.part, "attention", batch * kind.pairFlops * spans, { cacheRead, cacheWrite: cache * number });
+  return kind.law.stretches(prompt, steps).map(([c, n]) => {
+    const spans = kind.law.spanSum(c, n);
+    const moved = { cacheRead: cache * kind.law.readSum(c, n, spans), cacheWrite: cache * n };
+    return work(kind.part, "attention", batch * kind.pairFlops * spans, moved);
   });
 }
-
 // Sequences that there would be if each device that serves its own had as many as the fullest.
 const seats = ({ replicas }, batch) => (replicas === 1 ? batch : Math.ceil(batch / replicas) * replicas);
 // Passes: their works, tokens of the fullest device, their number, the share of the works that is done.
@@ -430,229 +357,182 @@ function passesOf(sizes, attention, batch, tokens, logits, number) {
   const works = [...attention, ...linearWork(sizes, tokens, logits, number, fullest)];
   return { sizes, works, tokens: (number * tokens * fullest) / sizes.replicas, number, done: 1 / fullest };
 }
-function equalPasses(sizes, fresh, cached, batch, logits, number = 1) {
-  const full = seats(sizes, batch);
-  const attention = sizes.kinds.map((kind) => attentionWork(kind, fresh, cached, full, number));
-  return passesOf(sizes, attention, batch, batch * fresh, batch * logits, number);
+function equalPasses(sizes, n, c, batch, logits, number = 1) {
+  const attention = sizes.kinds.map((kind) => attentionWork(kind, n, c, seats(sizes, batch), number));
+  return passesOf(sizes, attention, batch, batch * n, batch * logits, number);
 }
 function decodeSteps(sizes, prompt, number, batch) {
-  const full = seats(sizes, batch);
-  const attention = sizes.kinds.flatMap((kind) => attentionOfSteps(kind, prompt, number, full));
+  const attention = sizes.kinds.flatMap((kind) => attentionOfSteps(kind, prompt, number, seats(sizes, batch)));
   return passesOf(sizes, attention, batch, batch, batch, number);
 }
 
 const SUMS = ["flops", "weights", "cacheRead", "cacheWrite", "state", "computeSeconds", "memorySeconds", "seconds"];
 const DONE = new Set(["flops", "cacheRead", "cacheWrite", "state"]); // less where devices less full wait
+const bytesOf = (one) => one.weights + one.cacheRead + one.cacheWrite + one.state;
 
-// Works of one part, each under the roofline, added up; `bounds`: what binds them.
+// The seconds of a work under its roof, each time that it runs; they are put into it, too.
+function underRoof({ peaks, bandwidth, efficiency }, one) {
+  [one.computeSeconds, one.memorySeconds] = [one.flops / peaks[one.kernel], bytesOf(one) / bandwidth];
+  const { computeSeconds: compute, memorySeconds: memory } = one;
+  return (one.seconds = efficiency.overlap ? Math.max(compute, memory) : compute + memory);
+}
+// Works of one part, each under its roof, or whole roofs, added up; `bound`: what binds, "both" where they differ.
 class Roof {
   constructor(phase, part, kernel) {
     Object.assign(this, { phase, part, kernel, bounds: new Set() });
     for (const name of SUMS) this[name] = 0;
   }
-  add(sums, bounds) {
-    for (const name of SUMS) this[name] += sums[name];
-    bounds.forEach((bound) => this.bounds.add(bound));
+  add(one, times = 1, done = 1) {
+    for (const name of SUMS) this[name] += one[name] * (DONE.has(name) ? times * done : times);
+    const bounds = one.bounds ?? [one.computeSeconds > one.memorySeconds ? "compute" : "memory"];
+    if (one.seconds * times) for (const bound of bounds) this.bounds.add(bound);
   }
-  get bytes() {
-    return this.weights + this.cacheRead + this.cacheWrite + this.state;
-  }
-  get intensity() {
-    return ratio(this.flops, this.bytes);
-  }
-  get bound() {
-    return this.bounds.size > 1 ? "both" : ([...this.bounds][0] ?? "nothing");
-  }
+  get bytes() { return bytesOf(this); }
+  get intensity() { return ratio(this.flops, this.bytes); }
+  get bound() { return this.bounds.size > 1 ? "both" : ([...this.bounds][0] ?? "nothing"); }
 }
-
-// Passes on a deployment, one after another: bytes and FLOPs of all devices, seconds of the group.
+// Passes on a deployment, one after another: bytes and FLOPs of all devices, seconds of the group; `roofs` by part.
 export class Phase {
-  constructor({ peaks, bandwidth, efficiency, linkRate, collectiveLatency }, runs, name = "pass") {
-    let [busy, communication, passes] = [0, 0, 0];
-    for (const { sizes, works, tokens, number } of runs) {
-      for (const one of works) {
-        const compute = (one.computeSeconds = one.flops / peaks[one.kernel]);
-        const memory = (one.memorySeconds = (one.weights + one.cacheRead + one.cacheWrite + one.state) / bandwidth);
-        one.seconds = efficiency.overlap ? Math.max(compute, memory) : compute + memory;
-        busy += one.times * one.seconds;
-      }
-      if (sizes.collectives && linkRate !== null) {
-        communication += tokens * (sizes.collectiveBytes / linkRate) + number * (sizes.collectives * collectiveLatency);
-      }
-      passes += number;
-    }
-    const overhead = passes * efficiency.overhead;
-    Object.assign(this, { name, runs, passes, communication, overhead, seconds: busy + communication + overhead });
+  constructor(deployment, runs, name = "pass") {
+    const { efficiency, linkRate: link, collectiveLatency: latency } = deployment;
+    Object.assign(this, { name, runs, passes: total(runs, (run) => run.number) });
+    const busy = total(runs, ({ works }) => total(works, (one) => one.times * underRoof(deployment, one)));
+    this.communication = total(runs, ({ sizes, tokens, number }) => (!sizes.collectives || link === null ? 0
+      : tokens * (sizes.collectiveBytes / link) + number * (sizes.collectives * latency)));
+    this.overhead = this.passes * efficiency.overhead;
+    this.seconds = busy + this.communication + this.overhead;
   }
-  // The parts by name, each under its roof.
   get roofs() {
-    if (this.known) return this.known;
-    this.known = {};
+    if (this.found) return this.found;
+    this.found = {};
     for (const { works, done } of this.runs) {
       for (const one of works) {
-        const roof = (this.known[one.part] ??= new Roof(this.name, one.part, one.kernel));
-        const share = one.kernel === "experts" ? one.times : one.times * done;
-        for (const name of SUMS) roof[name] += one[name] * (DONE.has(name) ? share : one.times);
-        if (one.seconds * one.times) roof.bounds.add(one.computeSeconds > one.memorySeconds ? "compute" : "memory");
+        const roof = (this.found[one.part] ??= new Roof(this.name, one.part, one.kernel));
+        roof.add(one, one.times, one.kernel === "experts" ? 1 : done);
       }
     }
-    return this.known;
+    return this.found;
   }
-  part(linear) {
-    const found = new Roof(this.name, ...(linear ? ["linear layers", "blocks"] : ["attention", "attention"]));
-    const inside = Object.values(this.roofs).filter((roof) => (roof.kernel === "attention") !== linear);
-    inside.forEach((roof) => found.add(roof, roof.bounds));
+  sum(part, kernel, of) {
+    const found = new Roof(this.name, part, kernel);
+    for (const roof of Object.values(this.roofs)) if (of(roof.kernel)) found.add(roof);
     return found;
   }
-  get linear() {
-    return this.part(true);
-  }
-  get attention() {
-    return this.part(false);
-  }
-  sum(name) {
-    return total(Object.values(this.roofs), (roof) => roof[name]);
-  }
-  get flops() {
-    return this.sum("flops");
-  }
-  get bytes() {
-    return this.sum("bytes");
-  }
-  get cacheRead() {
-    return this.sum("cacheRead");
-  }
+  get linear() { return this.sum("linear layers", "blocks", (kernel) => kernel !== "attention"); }
+  get attention() { return this.sum("attention", "attention", (kernel) => kernel === "attention"); }
+  get flops() { return this.sum("all", "", () => true).flops; }
+  get bytes() { return this.sum("all", "", () => true).bytes; }
 }
 
 // ---- Deployment: a model on devices, and what their memory holds
 
 const EFFICIENCY = {
-  mfu: FRACTION, mbu: FRACTION, overhead: rate("seconds", true), overlap: FLAG,
-  all_reduce_latency: rate("seconds", true), all_to_all_latency: rate("seconds", true),
+  mfu: FRACTION, mbu: FRACTION, overhead: SECONDS, overlap: FLAG,
+  all_reduce_latency: SECONDS, all_to_all_latency: SECONDS,
 };
-const GIVEN = { devices: 1, layout: "tensor", link: null, memoryFraction: 0.9, prefillChunk: null, speculation: null };
+const GIVEN = { devices: 1, layout: "tensor", link: null, memoryFraction: 0.9, speculation: null };
 const MOST_DEVICES = 1024; // of one group that a remedy may name
 
 // As the library's Deployment. `given`: model, accelerator, precision, efficiency, and what of GIVEN differs.
 export class Deployment {
   constructor(given) {
     Object.assign(this, GIVEN, given, { given });
-    const { model, accelerator, devices, layout, precision, efficiency, speculation } = this;
-    check(count(), "Deployment", "devices", devices);
-    check(choice(Object.keys(LAYOUTS)), "Deployment", "layout", layout);
-    check(optional(rate("byte/s")), "Deployment", "link", this.link);
-    check(FRACTION, "Deployment", "memory_fraction", this.memoryFraction);
-    check(optional(count()), "Deployment", "prefill_chunk", this.prefillChunk);
+    const { model, accelerator, devices, layout, link, memoryFraction, precision, efficiency, speculation } = this;
+    check("Deployment", {
+      devices: [COUNT, devices], layout: [choice(Object.keys(LAYOUTS)), layout], link: [optional(rate("byte/s")), link],
+      memory_fraction: [FRACTION, memoryFraction],
+    });
+    const [name, { peaks }] = [repr(accelerator.name), accelerator];
     this.collectiveLatency = efficiency[layout === "tensor" ? "all_reduce_latency" : "all_to_all_latency"];
-    this.linkRate = this.link ?? accelerator.link;
+    this.linkRate = link ?? accelerator.link;
     if (devices > 1 && this.linkRate === null) {
       const words = `has no link figure, so what ${BigInt(devices)} devices send cannot be timed`;
-      const remedy = "give link= in byte/s one way, or take devices=1";
-      throw new Refused(`Deployment: ${repr(accelerator.name)} ${words}; ${remedy}.`);
+      refuse(`Deployment: ${name} ${words}; give link= in byte/s one way, or take devices=1.`);
     }
-    this.dtypes = Object.fromEntries(KERNELS.map((kernel) => [kernel, precision.operand(kernel, accelerator.peaks)]));
-    this.peaks = {};
-    for (const [kernel, dtype] of Object.entries(this.dtypes)) {
-      this.peaks[kernel] = devices * efficiency.mfu * accelerator.peaks[dtype];
-      if (dtype in accelerator.peaks) continue;
-      const known = `it has ${Object.keys(accelerator.peaks).join(", ")}. Choose one of these to compute in.`;
-      throw new Refused(`Accelerator ${repr(accelerator.name)} has no ${dtype} peak; ${known}`, "UnknownNameError");
-    }
-    if (model.unknown) throw new Refused(model.unknown);
-    const on = [precision, devices, layout];
-    this.sizes = sizesOf(model, ...on);
-    this.draftSizes = speculation?.draft ? draftSizesOf(speculation.draft, ...on) : null;
+    this.peaks = mapped({ blocks: 0, experts: 0, head: 0, attention: 0 }, (_, kernel) => {
+      const dtype = precision.operand(kernel, peaks);
+      if (own(peaks, dtype)) return devices * efficiency.mfu * peaks[dtype];
+      const known = `it has ${Object.keys(peaks).join(", ")}. Choose one of these to compute in.`;
+      return refuse(`Accelerator ${name} has no ${dtype} peak; ${known}`, "UnknownNameError");
+    });
+    if (model.unknown) refuse(model.unknown);
+    this.sizes = sizesOf(model, precision, devices, layout);
+    this.draftSizes = speculation && draftSizesOf(speculation.draft, precision, devices, layout);
     this.weightBytes = this.sizes.residentBytes + (this.draftSizes?.residentBytes ?? 0);
-    this.memoryAvailable = this.memoryFraction * devices * accelerator.memory;
+    this.memoryAvailable = memoryFraction * devices * accelerator.memory;
     this.memoryFree = this.memoryAvailable - this.weightBytes;
     this.maxPositions = model.max_positions; // a draft head has its target's
     this.bandwidth = devices * efficiency.mbu * accelerator.bandwidth;
     this.cacheBytesPerToken = total(this.sizes.kinds, (kind) => kind.cacheBytes);
   }
-  with(changes) {
-    return new Deployment({ ...this.given, ...changes });
-  }
+  with(changes) { return new Deployment({ ...this.given, ...changes }); }
   sequenceBytes(tokens) {
-    return sequenceBytes(this.sizes, tokens) + (this.draftSizes ? sequenceBytes(this.draftSizes, tokens) : 0);
+    const held = ({ kinds }) => total(kinds, (kind) => kindBytes(kind, tokens));
+    return held(this.sizes) + (this.draftSizes ? held(this.draftSizes) : 0);
   }
-  memoryNeeded(tokens, batch = 1) {
-    return this.weightBytes + seats(this.sizes, batch) * this.sequenceBytes(tokens);
-  }
-  fits(tokens, batch = 1) {
-    return this.memoryNeeded(tokens, batch) <= this.memoryAvailable;
-  }
+  memoryNeeded(tokens, batch = 1) { return this.weightBytes + seats(this.sizes, batch) * this.sequenceBytes(tokens); }
+  fits(tokens, batch = 1) { return this.memoryNeeded(tokens, batch) <= this.memoryAvailable; }
 }
-
 // The deployment of settings: names of the data's lists, or objects of the same form in their place.
 export function deploymentOf(data, settings) {
-  const find = (list, kind) => {
-    const name = settings[kind];
-    const found = typeof name === "object" && name !== null ? name : list.find((one) => one.name === name);
-    if (found) return found;
-    throw new Refused(`Unknown ${kind} ${repr(name)}: expected one of the ${list.length} here.`, "UnknownNameError");
-  };
-  const [model, accelerator] = [find(data.models, "model"), find(data.accelerators, "accelerator")];
   const { precision = "bf16", efficiency = "floor" } = settings;
+  const find = (list, kind) => (typeof settings[kind] === "object" && settings[kind])
+    || list.find((one) => one.name === settings[kind])
+    || refuse(`Unknown ${kind} ${repr(settings[kind])}: expected one of the ${list.length} here.`, "UnknownNameError");
+  const set = { model: find(data.models, "model"), accelerator: find(data.accelerators, "accelerator") };
   const parts = typeof precision === "object" && precision !== null ? precision : { blocks: precision };
-  const known = { ...data.efficiencies, ...accelerator.efficiencies };
-  const numbers = typeof efficiency === "string" ? known[efficiency] : efficiency;
-  if (!numbers) throw new Refused(accelerator.no_efficiencies ?? `Unknown efficiency ${repr(efficiency)}.`);
-  const set = { model, accelerator, precision: new Precision(data.precisions[precision] ?? parts, data.bits) };
-  set.efficiency = { ...data.efficiencies.floor, ...numbers };
-  for (const [name, rule] of Object.entries(EFFICIENCY)) check(rule, "Efficiency", name, set.efficiency[name]);
+  set.precision = new Precision(own(data.precisions, precision) ?? parts, data.bits);
+  const { efficiencies, no_efficiencies: none = `Unknown efficiency ${repr(efficiency)}.` } = set.accelerator;
+  const known = { ...data.efficiencies, ...efficiencies };
+  const numbers = typeof efficiency === "object" ? efficiency : own(known, efficiency);
+  set.efficiency = { ...data.efficiencies.floor, ...(numbers ?? refuse(none)) };
+  check("Efficiency", mapped(EFFICIENCY, (one, name) => [one, set.efficiency[name]]));
   for (const name of Object.keys(GIVEN)) if (settings[name] !== undefined) set[name] = settings[name];
   return new Deployment(set);
 }
-
 // The largest batch of sequences that hold `tokens` tokens each; 0 when not even one fits.
 export function largestBatch(deployment, tokens) {
-  check(count(), "largest_batch", "tokens", tokens);
+  check("largest_batch", { tokens: [COUNT, tokens] });
   if (deployment.memoryFree <= 0) return 0;
   const each = deployment.sequenceBytes(tokens);
-  if (!each) throw new Refused(`largest_batch: ${deployment.model.name} keeps neither cache nor state; any batch fits.`);
+  if (!each) refuse(`largest_batch: ${deployment.model.name} keeps neither cache nor state; any batch fits.`);
   let batch = Math.floor(Math.min(deployment.memoryFree / each, MOST_TOKENS));
-  if (batch === MOST_TOKENS) return batch;
-  while (deployment.fits(tokens, batch + 1)) batch += 1;
-  while (batch && !deployment.fits(tokens, batch)) batch -= 1;
+  while (batch < MOST_TOKENS && deployment.fits(tokens, batch + 1)) batch += 1;
+  while (batch && batch < MOST_TOKENS && !deployment.fits(tokens, batch)) batch -= 1;
   return batch;
 }
-
 // Refused, with the smallest changes that fit, unless `batch` sequences of `tokens` tokens fit.
 export function requireFit(deployment, tokens, batch = 1) {
-  check(count(), "require_fit", "tokens", tokens);
-  check(count(), "require_fit", "batch", batch);
+  check("require_fit", { tokens: [COUNT, tokens], batch: [COUNT, batch] });
   if (deployment.fits(tokens, batch)) return;
   const { model, accelerator, devices, layout, weightBytes, memoryFraction, memoryAvailable: available } = deployment;
   const [needed, found] = [deployment.memoryNeeded(tokens, batch), remedies(deployment, tokens, batch)];
-  let nothing = `no dtype and no number of these devices up to ${commas(MOST_DEVICES)} does`;
-  if (deployment.linkRate === null) nothing = "no dtype does, and there is no link figure to join more devices";
-  const words =
-    `${model.name} with ${commas(batch)} x ${commas(tokens)} tokens on ${BigInt(devices)} x ${accelerator.name}` +
-    `${devices === 1 ? "" : ` (${LAYOUTS[layout]})`} needs ${formatBytes(needed)} (weights ${formatBytes(weightBytes)}, ` +
-    `cache ${formatBytes(needed - weightBytes)}); available are ${formatBytes(available)} ` +
-    `(${fixed(100 * memoryFraction, 0)}% of the memory). What would fit: ${found.join("; or ") || nothing}.`;
+  const nothing = deployment.linkRate === null ? "no dtype does, and there is no link figure to join more devices"
+    : `no dtype and no number of these devices up to ${commas(MOST_DEVICES)} does`;
+  const on = `${BigInt(devices)} x ${accelerator.name}${devices === 1 ? "" : ` (${LAYOUTS[layout]})`}`;
+  const parts = `(weights ${formatBytes(weightBytes)}, cache ${formatBytes(needed - weightBytes)})`;
+  const there = `available are ${formatBytes(available)} (${fixed(100 * memoryFraction, 0)}% of the memory)`;
+  const words = `${model.name} with ${commas(batch)} x ${commas(tokens)} tokens on ${on} needs ${formatBytes(needed)} `
+    + `${parts}; ${there}. What would fit: ${found.join("; or ") || nothing}.`;
   throw new Refused(words, "DoesNotFitError", { needed, available, remedies: found });
 }
-const SMALLER = [
-  [{ cache: "fp8" }, "an fp8 cache"],
-  [{ blocks: "fp8", experts: "fp8" }, "fp8 weights"],
-  [{ blocks: "int4", experts: "int4" }, "int4 weights"],
-  [{ blocks: "int4", experts: "int4", cache: "fp8" }, "int4 weights and an fp8 cache"],
-];
+const [FP8, INT4] = ["fp8", "int4"].map((dtype) => ({ blocks: dtype, experts: dtype }));
+const SMALLER = [["an fp8 cache", { cache: "fp8" }], ["fp8 weights", FP8], ["int4 weights", INT4]];
+SMALLER.push(["int4 weights and an fp8 cache", { ...INT4, cache: "fp8" }]);
 // The smallest change of each kind that fits: batch, precision, devices.
 function remedies(deployment, tokens, batch) {
   const largest = largestBatch(deployment, tokens);
-  const found = largest ? [`batch=${BigInt(largest)}`] : [];
   const stored = (parts) => deployment.with({ precision: deployment.precision.with(parts) });
-  const smaller = SMALLER.find(([parts]) => stored(parts).fits(tokens, batch));
-  if (smaller) found.push(smaller[1]);
+  const [dtypes] = SMALLER.find(([, parts]) => stored(parts).fits(tokens, batch)) ?? [];
+  const found = [...(largest ? [`batch=${BigInt(largest)}`] : []), ...(dtypes ? [dtypes] : [])];
   return deployment.linkRate === null ? found : [...found, ...moreDevices(deployment, tokens, batch, !found.length)];
 }
 // The fewest devices that hold the batch; failing that, if `alone`, the fewest that hold a smaller one.
 function moreDevices(deployment, tokens, batch, alone) {
-  const [each, needed] = [deployment.memoryFraction * deployment.accelerator.memory, deployment.memoryNeeded(tokens, batch)];
-  let [fewest, second] = [deployment.devices, []];
-  if (deployment.layout === "tensor") fewest = needed <= each * MOST_DEVICES ? Math.ceil(needed / each) : MOST_DEVICES + 1;
+  const each = deployment.memoryFraction * deployment.accelerator.memory;
+  const least = Math.min(Math.ceil(deployment.memoryNeeded(tokens, batch) / each), MOST_DEVICES + 1);
+  const fewest = deployment.layout === "tensor" ? least : 0; // there more devices never need fewer bytes
+  let second = [];
   for (let devices = deployment.devices + 1; devices <= MOST_DEVICES; devices += 1) {
     if (devices < fewest && (second.length || batch === 1 || !alone)) continue;
     const more = unless(() => deployment.with({ devices })); // heads may not divide over so many
@@ -667,199 +547,146 @@ function moreDevices(deployment, tokens, batch, alone) {
 
 // {prompt, output, cached}, checked.
 export function requestOf({ prompt, output, cached = 0 }) {
-  check(tokensFrom(1), "Request", "prompt", prompt);
-  check(tokensFrom(1), "Request", "output", output);
-  check(tokensFrom(0), "Request", "cached", cached);
+  check("Request", { prompt: [TOKENS, prompt], output: [TOKENS, output], cached: [CACHED, cached] });
   if (cached < prompt) return { prompt, output, cached };
   const most = "at least one prompt token must be computed, so expected at most prompt - 1";
-  throw new Refused(`Request: cached is ${commas(cached)} but the prompt has ${commas(prompt)} tokens; ${most}.`);
+  return refuse(`Request: cached is ${commas(cached)} but the prompt has ${commas(prompt)} tokens; ${most}.`);
 }
-
 const named = (what, run) => ({ ...run, works: run.works.map((one) => ({ ...one, part: `${what}: ${one.part}` })) });
-// `times` passes of `batch` prompts, or of their chunks, the last one first; a draft prefills them likewise.
-function promptPasses({ prefillChunk, sizes: own, draftSizes }, fresh, cached, batch, times) {
-  function of(sizes) {
-    const [size, inner] = prefillChunk === null ? [0, 0] : [prefillChunk, Math.floor((fresh - 1) / prefillChunk)];
-    const found = [equalPasses(sizes, fresh - inner * size, cached + inner * size, batch, 1, times)];
-    for (let i = 0; i < inner; i += 1) found.push(equalPasses(sizes, size, cached + i * size, batch, 0, times));
-    return found;
-  }
-  return [...of(own), ...(draftSizes ? of(draftSizes).map((run) => named("drafting", run)) : [])];
+// `number` passes of `batch` prompts; a draft prefills them likewise.
+function promptPasses({ sizes, draftSizes }, n, c, batch, number) {
+  const own = equalPasses(sizes, n, c, batch, 1, number);
+  return draftSizes ? [own, named("drafting", equalPasses(draftSizes, n, c, batch, 1, number))] : [own];
 }
 function prefillPhase(deployment, prompt, cached, batch) {
-  const [{ replicas }, fresh] = [deployment.sizes, prompt - cached];
-  if (replicas === 1) return new Phase(deployment, promptPasses(deployment, fresh, cached, batch, 1), "prefill");
-  const full = Math.floor(batch / replicas); // passes with one prompt on each device
-  const rest = batch - full * replicas;
-  const last = promptPasses(deployment, fresh, cached, Math.max(rest, 1), Math.min(rest, 1));
-  return new Phase(deployment, [...promptPasses(deployment, fresh, cached, replicas, full), ...last], "prefill");
-}
-function tokensPerRound({ draftTokens, acceptance }) {
-  const idle = 1 - acceptance;
-  if (!(0 < idle && idle < 1)) return 1 + draftTokens * (idle === 0);
-  return -Math.expm1((draftTokens + 1) * Math.log1p(-idle)) / idle;
+  const [{ replicas }, n] = [deployment.sizes, prompt - cached];
+  if (replicas === 1) return new Phase(deployment, promptPasses(deployment, n, cached, batch, 1), "prefill");
+  const [full, rest] = [Math.floor(batch / replicas), batch % replicas]; // passes with one prompt on each device
+  const last = promptPasses(deployment, n, cached, Math.max(rest, 1), Math.min(rest, 1));
+  return new Phase(deployment, [...promptPasses(deployment, n, cached, replicas, full), ...last], "prefill");
 }
 // The n_out - 1 steps after the prefill, or the speculative rounds that stand in for them.
 function decodePhase(deployment, prompt, output, batch) {
   const { sizes, speculation, draftSizes } = deployment;
   if (!speculation) return new Phase(deployment, [decodeSteps(sizes, prompt, output - 1, batch)], "decode");
-  const drafts = speculation.draftTokens;
-  const [rounds, context] = [(output - 1) / tokensPerRound(speculation), prompt + (output - 2) / 2];
-  const runs = [named("verifying", equalPasses(sizes, drafts + 1, context, batch, drafts + 1, rounds))];
-  if (draftSizes) runs.push(named("drafting", equalPasses(draftSizes, 1, context, batch, 1, rounds * drafts)));
-  return new Phase(deployment, runs, "decode");
+  const [{ draftTokens: drafts, acceptance }, context] = [speculation, prompt + (output - 2) / 2];
+  const tokens = -Math.expm1((drafts + 1) * Math.log1p(acceptance - 1)) / (1 - acceptance); // of a round
+  const rounds = (output - 1) / tokens;
+  const verifying = named("verifying", equalPasses(sizes, drafts + 1, context, batch, drafts + 1, rounds));
+  const drafting = named("drafting", equalPasses(draftSizes, 1, context, batch, 1, rounds * drafts));
+  return new Phase(deployment, [verifying, drafting], "decode");
 }
-
-const MOST_CHUNKS = 100_000;
-function requireChunks(owner, { prefillChunk }, fresh) {
-  if (prefillChunk === null || fresh / prefillChunk <= MOST_CHUNKS) return;
-  const words = `the prompt needs more than ${commas(MOST_CHUNKS)} prefill chunks; take a larger prefill_chunk`;
-  throw new Refused(`${owner}: ${words}.`);
-}
-
 // Cost of `batch` identical requests, prefilled in one pass and decoded in lockstep: both clocks, both phases.
 export function requestCost(deployment, request, batch = 1) {
   const { prompt, output, cached } = requestOf(request);
-  check(tokensFrom(1), "request_cost", "batch", batch);
-  const { maxPositions: limit, model } = deployment;
-  if (limit !== null && prompt + output > limit) {
-    const [sum, most] = [`is ${commas(prompt + output)} tokens`, `${model.name} has ${commas(limit)} positions`];
-    const both = `prompt ${commas(prompt)} + output ${commas(output)}`;
-    throw new Refused(`Request: ${both} ${sum}, but ${most}; shorten one of them.`);
+  check("request_cost", { batch: [TOKENS, batch] });
+  const [limit, tokens] = [deployment.maxPositions, prompt + output];
+  if (limit !== null && tokens > limit) {
+    const both = `prompt ${commas(prompt)} + output ${commas(output)} is ${commas(tokens)} tokens`;
+    refuse(`Request: ${both}, but ${deployment.model.name} has ${commas(limit)} positions; shorten one of them.`);
   }
-  requireFit(deployment, prompt + output, batch);
-  requireChunks("request_cost", deployment, prompt - cached);
+  requireFit(deployment, tokens, batch);
   const prefill = prefillPhase(deployment, prompt, cached, batch);
   const decode = decodePhase(deployment, prompt, output, batch);
   const ttft = batch === 1 ? prefill.seconds : prefillPhase(deployment, prompt, cached, 1).seconds;
   const seconds = prefill.seconds + decode.seconds;
   return {
-    deployment, request, batch, prefill, decode, ttft, seconds,
-    undisturbed: ttft + decode.seconds,
-    tpot: ratio(decode.seconds, output - 1),
-    decodeShare: decode.seconds / seconds,
-    get flops() {
-      return prefill.flops + decode.flops; // summed only where somebody asks
-    },
-    get bytes() {
-      return prefill.bytes + decode.bytes;
-    },
-    get roofs() {
-      return [...Object.values(prefill.roofs), ...Object.values(decode.roofs)];
-    },
+    deployment, request, batch, prefill, decode, ttft, seconds, undisturbed: ttft + decode.seconds,
+    tpot: ratio(decode.seconds, output - 1), decodeShare: decode.seconds / seconds,
+    get flops() { return prefill.flops + decode.flops; }, // summed only where somebody asks
+    get bytes() { return prefill.bytes + decode.bytes; },
+    get roofs() { return [...Object.values(prefill.roofs), ...Object.values(decode.roofs)]; },
   };
 }
 
 // ---- A full server: requests that come and go
 
-const pages = ({ prompt, output }, page) => Math.ceil((prompt + Math.floor((output + 1) / 2)) / page) * page;
+const middle = ({ prompt, output }) => prompt + Math.floor((output + 1) / 2); // tokens held in the middle of the answer
 
 // How many identical requests are under way at a time when memory is full on average; 0 when not even one fits.
-export function memoryBatch(deployment, request, page = 1) {
-  return largestBatch(deployment, pages(requestOf(request), check(PAGE, "memory_batch", "page", page)));
-}
-function fullBatch(deployment, request, page = 1) {
-  const found = memoryBatch(deployment, request, page);
+export const memoryBatch = (deployment, request) => largestBatch(deployment, middle(requestOf(request)));
+function fullBatch(deployment, request) {
+  const found = memoryBatch(deployment, request);
   if (!found) requireFit(deployment, request.prompt + request.output);
   return Math.max(1, found);
 }
-
 // `batch` identical requests in steady state, null: the memory batch. Seconds of the GPU clock.
-export function steadyState(deployment, request, batch = null, mixed = false, page = 1) {
+export function steadyState(deployment, request, batch = null, mixed = false) {
   const { prompt, output, cached } = requestOf(request);
-  check(optional(BATCH), "steady_state", "batch", batch);
-  check(FLAG, "steady_state", "mixed", mixed);
-  check(PAGE, "steady_state", "page", page);
+  check("steady_state", { batch: [optional(BATCH), batch], mixed: [FLAG, mixed] });
   const alone = requestCost(deployment, request);
-  if (batch === null) batch = fullBatch(deployment, request, page);
-  else if (batch > 1) requireFit(deployment, pages(request, page), batch);
+  if (batch === null) batch = fullBatch(deployment, request);
+  else if (batch > 1) requireFit(deployment, middle(request), batch);
   const decode = decodePhase(deployment, prompt, output, batch);
   const attention = decode.attention.seconds / batch;
   const linear = decode.seconds / batch - attention;
   const [prompts, steps] = [Math.min(batch, deployment.sizes.replicas), output - 1];
   const ttft = (prompts > 1 ? prefillPhase(deployment, prompt, cached, prompts) : alone.prefill).seconds;
-  const parts = { prefill: ttft / prompts, linear, attention };
-  if (mixed) {
-    const riding = (mixedPass(deployment, request, batch) * steps) / batch;
-    parts.prefill = Math.max(0, riding - linear - attention);
-  }
-  const secondsPerRequest = total(Object.values(parts), (seconds) => seconds);
+  const riding = () => (mixedPass(deployment, request, batch) * steps) / batch - linear - attention;
+  const parts = { prefill: mixed ? Math.max(0, riding()) : ttft / prompts, linear, attention };
+  const secondsPerRequest = parts.prefill + linear + attention;
   const wait = batch * secondsPerRequest;
-  const shares = Object.fromEntries(Object.entries(parts).map(([part, seconds]) => [part, seconds / secondsPerRequest]));
   return {
-    request, batch, mixed, ttft, parts, shares, wait, secondsPerRequest,
-    tpot: ratio(wait - (mixed ? 0 : ttft), steps),
-    tokensPerSecond: output / secondsPerRequest,
-    step: ratio(batch * (linear + attention), steps),
+    request, batch, mixed, ttft, parts, wait, secondsPerRequest, tokensPerSecond: output / secondsPerRequest,
+    shares: mapped(parts, (seconds) => seconds / secondsPerRequest),
+    tpot: ratio(wait - (mixed ? 0 : ttft), steps), step: ratio(batch * (linear + attention), steps),
   };
 }
-
 // Seconds of one pass that carries `batch` decode tokens and the prompt tokens that arrive meanwhile.
 export function mixedPass(deployment, request, batch) {
   const { prompt, output, cached } = requestOf(request);
-  const [{ sizes }, steps] = [deployment, output - 1];
-  if (!steps) throw new Refused("mixed_pass: the request has one output token; it has no decode step to ride on.");
-  if (deployment.speculation) throw new Refused("mixed_pass: a mixed pass has one token a sequence; take no drafts.");
-  const [begun, fresh] = [batch / steps, prompt - cached];
-  const tokens = batch + begun * fresh;
-  const attention = sizes.kinds.map((kind) => attentionWork(kind, fresh, cached, 1, begun));
-  const works = [...linearWork(sizes, tokens, batch + begun), ...attention];
-  const together = new Phase(deployment, [{ sizes, works, tokens: tokens / sizes.replicas, number: 1, done: 1 }]);
+  const [{ sizes }, steps, n] = [deployment, output - 1, prompt - cached];
+  if (!steps) refuse("mixed_pass: the request has one output token; it has no decode step to ride on.");
+  if (deployment.speculation) refuse("mixed_pass: a mixed pass has one token a sequence; take no drafts.");
+  const [begun, tokens] = [batch / steps, batch + (batch / steps) * n];
+  const works = linearWork(sizes, tokens, batch + begun);
+  works.push(...sizes.kinds.map((kind) => attentionWork(kind, n, cached, 1, begun)));
+  const together = new Phase(deployment, [{ sizes, works, tokens: tokens / sizes.replicas, number: 1 }]);
   return together.seconds + decodePhase(deployment, prompt, output, batch).attention.seconds / steps;
 }
-
 // The largest batch of identical requests whose TPOT is at most `tpot`: {batch, binds, state}.
-export function atLatency(deployment, request, tpot = 0.03, mixed = false, page = 1) {
+export function atLatency(deployment, request, tpot = 0.03, mixed = false) {
   const { output } = requestOf(request);
-  check(rate("seconds a token"), "at_latency", "tpot", tpot);
-  check(FLAG, "at_latency", "mixed", mixed);
-  check(PAGE, "at_latency", "page", page);
+  check("at_latency", { tpot: [rate("seconds a token"), tpot], mixed: [FLAG, mixed] });
   if (output < 2) throw wrong("at_latency", "output", output, "2 or more", "one output token has no TPOT");
-  const stateOf = (batch) => steadyState(deployment, request, batch, mixed, page);
-  const full = stateOf(fullBatch(deployment, request, page));
+  const stateOf = (batch) => steadyState(deployment, request, batch, mixed);
+  const [full, one] = [stateOf(fullBatch(deployment, request)), stateOf(1)];
   if (full.tpot <= tpot) return { batch: full.batch, binds: "memory", state: full };
-  let [low, high, state] = [1, full.batch, stateOf(1)];
-  if (state.tpot > tpot) {
-    const least = `at least ${general(state.tpot, 4)} s, the TPOT of one request at a time on this deployment`;
+  if (one.tpot > tpot) {
+    const least = `at least ${general(one.tpot, 4)} s, the TPOT of one request at a time on this deployment`;
     const remedy = "take a longer target, a faster deployment or a smaller model";
     throw wrong("at_latency", "tpot", asFloat(tpot), least, remedy);
   }
-  while (high - low > 1) {
-    const middle = stateOf(Math.floor((low + high) / 2));
-    if (middle.tpot <= tpot) [low, state] = [middle.batch, middle];
-    else high = middle.batch;
-  }
-  return { batch: low, binds: "target", state };
+  const batch = firstOf(1, full.batch, (some) => stateOf(some).tpot > tpot) - 1;
+  return { batch, binds: "target", state: stateOf(batch) };
 }
 
 // ---- Estimates, in one line each
 
-const passOf = (deployment, batch) => new Phase(deployment, [equalPasses(deployment.sizes, 1, 0, batch, 1)]);
-
+function passOf(deployment, batch) {
+  if (batch > MOST_TOKENS) throw wrong("pass_cost", "batch", BigInt(batch), BATCH.expected);
+  return new Phase(deployment, [equalPasses(deployment.sizes, 1, 0, batch, 1)]);
+}
 // Tokens in one pass at which the linear layers turn from memory bound to compute bound.
-export const ridgeTokens = (deployment) =>
-  ((deployment.peaks.blocks / deployment.bandwidth) * deployment.precision.bytesOf("blocks")) / 2;
-
+export const ridgeTokens = ({ peaks, bandwidth, precision }) =>
+  ((peaks.blocks / bandwidth) * precision.bytesOf("blocks")) / 2;
 // Block weights that one token uses over those that a decode step at `batch` reads.
-export function usedOverRead({ model, sizes }, batch = 1) {
-  let idle = 0;
-  model.experts.forEach((ffn, i) => {
-    const distinct = -ffn.experts * Math.expm1(batch * sizes.experts[i].logIdle);
-    idle += ffn.layers * ffn.weights * (distinct - ffn.picked);
-  });
-  return model.block_matmul_weights / (model.block_matmul_weights + idle);
+export function usedOverRead({ model: { experts, block_matmul_weights: used }, sizes }, batch = 1) {
+  const distinct = experts.map((ffn, i) => -ffn.experts * Math.expm1(batch * sizes.experts[i].logIdle));
+  const idle = experts.map((ffn, i) => ffn.layers * ffn.weights * (distinct[i] - ffn.picked));
+  return used / (used + total(idle, (weights) => weights));
 }
 // About prefill time over decode time at `batch`: decode heavy is much below 1.
 export function rho(deployment, request, batch = 1) {
   const { prompt, output, cached } = requestOf(request);
-  const used = check(tokensFrom(1), "rho", "batch", batch) * usedOverRead(deployment, batch);
-  return ((prompt - cached) / output) * Math.min(used / ridgeTokens(deployment), 1);
+  check("rho", { batch: [TOKENS, batch] });
+  const shared = Math.min((batch * usedOverRead(deployment, batch)) / ridgeTokens(deployment), 1);
+  return ((prompt - cached) / output) * shared;
 }
 // Time to read caches over time to compute the linear layers at peak, whatever the batch and the memory.
 export function chi(deployment, request) {
-  const { prompt, output, cached } = requestOf(request);
-  const [span, { kinds, replicas }] = [prompt + output / 2, deployment.sizes];
-  const each = total(kinds, (kind) => kind.cacheBytes * (kind.law.read(span - 1, 1) + 1));
+  const [{ prompt, output, cached }, { kinds, replicas }] = [requestOf(request), deployment.sizes];
+  const each = total(kinds, (kind) => kind.cacheBytes * (kind.law.read(prompt + output / 2 - 1, 1) + 1));
   const computing = ((prompt - cached + output) * passOf(deployment, replicas).linear.computeSeconds) / replicas;
   return (output * each) / deployment.bandwidth / computing;
 }
@@ -870,11 +697,9 @@ export function roofBatch(deployment, request) {
 }
 // Roof batch over memory batch: above 1, memory is full before the linear layers are busy.
 export function omega(deployment, request) {
-  const { prompt, output } = requestOf(request);
+  const [{ prompt, output }, none] = [requestOf(request), "keeps no growing cache, so omega says nothing about it"];
   if (deployment.memoryFree <= 0) requireFit(deployment, 1);
-  if (!deployment.cacheBytesPerToken) {
-    throw new Refused(`omega: ${deployment.model.name} keeps no growing cache, so omega says nothing about it.`);
-  }
+  if (!deployment.cacheBytesPerToken) refuse(`omega: ${deployment.model.name} ${none}.`);
   return (roofBatch(deployment, request) * deployment.sequenceBytes(prompt + output / 2)) / deployment.memoryFree;
 }
 
@@ -883,109 +708,80 @@ export function omega(deployment, request) {
 // [{label, layers, bytes}] by kind of layer: what one sequence of `tokens` tokens holds.
 export const cacheByKind = ({ sizes }, tokens) =>
   sizes.kinds.map((kind) => ({ label: kind.label, layers: kind.layers, bytes: kindBytes(kind, tokens) }));
-
 // The step that emits output token `position` + 1: {linear, neighbours, own, other, seconds}.
 export function stepParts(deployment, request, position, batch = 1, together = false) {
-  const { prompt, output } = requestOf(request);
-  check(TOKENS, "step_parts", "position", position);
-  check(BATCH, "step_parts", "batch", batch);
-  check(FLAG, "step_parts", "together", together);
+  const [{ prompt, output }, { sizes }] = [requestOf(request), deployment];
+  check("step_parts", { position: [PLACES, position], batch: [BATCH, batch], together: [FLAG, together] });
   requestCost(deployment, request);
-  requireFit(deployment, prompt + (together ? output : Math.floor((output + 1) / 2)), batch);
-  if (position > output - 1) {
-    const said = { said: `np.float64(${floatRepr(position)})` };
-    throw wrong("step_parts", "position", said, `whole numbers from 1 to ${commas(output - 1)}, its steps`);
-  }
+  requireFit(deployment, together ? prompt + output : middle(request), batch);
+  const [steps, said] = [output - 1, { said: `np.float64(${asFloat(position).said})` }];
+  const expected = `whole numbers from 1 to ${commas(steps)}, its steps`;
+  if (position > steps) throw wrong("step_parts", "position", said, expected);
   const secondsOf = (run) => new Phase(deployment, [run]).attention.seconds;
-  const own = secondsOf(equalPasses(deployment.sizes, 1, prompt + position - 1, 1, 1));
-  const mean = () => secondsOf(decodeSteps(deployment.sizes, prompt, output - 1, 1)) / (output - 1);
-  const shared = passOf(deployment, batch);
+  const own = secondsOf(equalPasses(sizes, 1, prompt + position - 1, 1, 1));
+  const neighbour = together ? own : secondsOf(decodeSteps(sizes, prompt, steps, 1)) / steps;
+  const [shared, neighbours] = [passOf(deployment, batch), (Math.ceil(batch / sizes.replicas) - 1) * neighbour];
   const [linear, other] = [shared.linear.seconds, shared.communication + shared.overhead];
-  const neighbours = (Math.ceil(batch / deployment.sizes.replicas) - 1) * (together ? own : mean());
   return { linear, neighbours, own, other, seconds: linear + neighbours + own + other };
 }
-
 const gcd = (one, other) => (other ? gcd(other, one % other) : one);
 // The first span at which a step moves more bytes of cache and state than of weights; null when it never does.
 export function spanWhereCachePassesWeights({ sizes }, batch = 1) {
-  check(BATCH, "span_where_cache_passes_weights", "batch", batch);
+  check("span_where_cache_passes_weights", { batch: [BATCH, batch] });
   const weights = total(linearWork(sizes, batch, batch), (one) => one.weights);
-  const bytes = (one) => one.cacheRead + one.cacheWrite + one.state;
-  const above = (span) => total(sizes.kinds, (kind) => bytes(attentionWork(kind, 1, span - 1, batch))) > weights;
-  function firstAbove(low, high, unit = 1) {
-    while (high - low > unit) {
-      const middle = Math.floor((low + Math.floor((high - low) / 2)) / unit) * unit;
-      if (above(middle)) high = middle;
-      else low = middle;
-    }
-    return high;
-  }
+  const above = (span) => total(sizes.kinds, (kind) => bytesOf(attentionWork(kind, 1, span - 1, batch))) > weights;
   const periods = [...new Set(sizes.kinds.map((kind) => kind.law.period).filter(Boolean))];
-  const anew = periods.reduce((one, other) => (one * other) / gcd(one, other), 1);
-  const last = Math.floor(MOST_TOKENS / anew) * anew;
-  if (!above(last)) return null;
-  const end = firstAbove(0, last, anew);
+  const anew = periods.reduce((one, other) => (one * other) / gcd(one, other), 1); // where all such laws begin anew
+  const last = Math.floor(MOST_TOKENS / anew);
+  if (!above(last * anew)) return null;
+  const end = anew * firstOf(0, last, (times) => above(times * anew));
   const peaks = [end];
   for (const period of periods) for (let at = end - anew + period; at < end; at += period) peaks.push(at);
   const peak = Math.min(...peaks.filter(above));
-  return firstAbove(Math.max(end - anew, ...peaks.filter((at) => at < peak)), peak);
+  return firstOf(Math.max(end - anew, ...peaks.filter((at) => at < peak)), peak, above);
 }
-
 // Cache reads of all decode steps: as they are, as if the cache never grew, or had its final size all along.
 export function answerTraffic(deployment, request, batch = 1) {
   const { prompt, output } = requestOf(request);
-  check(BATCH, "answer_traffic", "batch", batch);
-  const { decode } = requestCost(deployment, request, batch);
-  const reads = (context) => total(deployment.sizes.kinds, (kind) => attentionWork(kind, 1, context, batch).cacheRead);
-  const [flat, end] = [prompt, prompt + output - 2].map((context) => (output > 1 ? (output - 1) * reads(context) : 0));
-  return { triangle: decode.cacheRead, flat, end };
+  check("answer_traffic", { batch: [BATCH, batch] });
+  const triangle = requestCost(deployment, request, batch).decode.attention.cacheRead;
+  const reads = (c) => total(deployment.sizes.kinds, (kind) => attentionWork(kind, 1, c, batch).cacheRead);
+  const [flat, end] = [prompt, prompt + output - 2].map((c) => (output > 1 ? (output - 1) * reads(c) : 0));
+  return { triangle, flat, end };
 }
 
 // ---- What a faster prefill buys, and what tokens cost
 
+const DURATION = rule("a number of at least 0, or an array of them", within(0, LARGEST));
+const TIMES = rule("a number above 0, or an array of them", within(SMALLEST, Infinity));
 // Amdahl's law: time before over time after a prefill k times faster.
-export function fasterPrefill(prefillSeconds, decodeSeconds, k) {
-  check(AT_LEAST_ZERO, "faster_prefill", "prefill_seconds", prefillSeconds);
-  check(AT_LEAST_ZERO, "faster_prefill", "decode_seconds", decodeSeconds);
-  check(ABOVE_ZERO, "faster_prefill", "k", k);
-  const found = (prefillSeconds + decodeSeconds) / (prefillSeconds / k + decodeSeconds);
-  if (!Number.isNaN(found)) return found;
-  throw wrong("faster_prefill", "prefill_seconds", asFloat(0), "one time above 0, as decode_seconds is 0 too");
+export function fasterPrefill(prefill, decode, k) {
+  check("faster_prefill", { prefill_seconds: [DURATION, prefill], decode_seconds: [DURATION, decode], k: [TIMES, k] });
+  const expected = "one time above 0, as decode_seconds is 0 too";
+  if (!prefill && !decode) throw wrong("faster_prefill", "prefill_seconds", asFloat(0), expected);
+  return (prefill + decode) / (prefill / k + decode);
 }
 // The least output at which prefill is under `share` of the GPU clock.
 export function breakEvenOutput(deployment, prompt, batch = 1, share = 0.05) {
-  check(TOKENS, "break_even_output", "prompt", prompt);
-  check(BATCH, "break_even_output", "batch", batch);
-  check(FRACTION, "break_even_output", "share", share);
-  requireChunks("break_even_output", deployment, prompt);
+  check("break_even_output", { prompt: [PLACES, prompt], batch: [BATCH, batch], share: [FRACTION, share] });
   const allowed = (prefillPhase(deployment, prompt, 0, batch).seconds * (1 - share)) / share;
-  const shortOf = (output) => decodePhase(deployment, prompt, output, batch).seconds <= allowed;
-  let [low, high] = [1, 2];
-  for (; shortOf(high); high *= 2) {
-    const words = `break_even_output: no output up to 2**53 tokens brings prefill under ${general(share, 6)}.`;
-    if (high > MOST_TOKENS) throw new Refused(words);
-  }
-  for (let i = 0; i < 60; i += 1) {
-    const middle = Math.floor((low + high) / 2);
-    if (shortOf(middle)) low = middle;
-    else high = middle;
-  }
-  return high;
+  const isEnough = (output) => decodePhase(deployment, prompt, output, batch).seconds > allowed;
+  const none = `break_even_output: no output up to 2**53 tokens brings prefill under ${general(share, 6)}.`;
+  let high = 2;
+  for (; !isEnough(high); high *= 2) if (high > MOST_TOKENS) refuse(none);
+  return firstOf(1, high, isEnough);
 }
 // GPU seconds of an output token at `batch` over those of a prompt token in a prefill of `prompt` tokens alone.
 export function outputTokenInPromptTokens(deployment, request, batch, prompt = 1024) {
   requestOf(request);
-  check(BATCH, "output_token_in_prompt_tokens", "batch", batch);
-  check(BATCH, "output_token_in_prompt_tokens", "prompt", prompt);
+  check("output_token_in_prompt_tokens", { batch: [BATCH, batch], prompt: [BATCH, prompt] });
   const { step } = steadyState(deployment, request, batch);
-  requireChunks("output_token_in_prompt_tokens", deployment, prompt);
   return step / batch / (prefillPhase(deployment, prompt, 0, 1).seconds / prompt);
 }
 // Price of one request in steady state, in the currency of `pricePerHour`, that of a device for a busy hour.
 export function priceOfRequest(deployment, request, batch, pricePerHour) {
   requestOf(request);
-  check(BATCH, "price_of_request", "batch", batch);
-  check(rate("currency an hour"), "price_of_request", "price_per_hour", pricePerHour);
+  check("price_of_request", { batch: [BATCH, batch], price_per_hour: [rate("currency an hour"), pricePerHour] });
   return (steadyState(deployment, request, batch).secondsPerRequest * deployment.devices * pricePerHour) / 3600;
 }
 
@@ -993,341 +789,216 @@ export function priceOfRequest(deployment, request, batch, pricePerHour) {
 
 const HALF_CACHED = "half of each prompt in a prefix cache";
 const onDeployment = (change) => (one) => ({ ...one, deployment: one.deployment.with(change(one.deployment)) });
-const onAccelerator = (change) =>
-  onDeployment(({ accelerator }) => ({ accelerator: { ...accelerator, ...change(accelerator) } }));
+const onAccelerator = (change) => onDeployment(({ accelerator: old }) => ({ accelerator: { ...old, ...change(old) } }));
 const onRequest = (change) => (one) => ({ ...one, request: { ...one.request, ...change(one.request) } });
 const quantised = (parts) => onDeployment(({ precision }) => ({ precision: precision.with(parts) }));
-const doubled = (peaks) => Object.fromEntries(Object.entries(peaks).map(([dtype, peak]) => [dtype, 2 * peak]));
 
 // What one may do, in words to a change of {deployment, request, batch}; not what is there already.
-export function usualLevers(deployment, request) {
-  const { model, accelerator, precision, devices } = deployment;
+export function usualLevers({ model, accelerator, precision, devices, speculation }, request) {
+  const wide = Math.max(precision.bytesOf("blocks"), precision.bytesOf("experts")) > 1;
+  const layouts = accelerator.link === null ? [] : model.experts.length ? ["tensor", "expert"] : ["tensor"];
+  const spread = (layout) => onDeployment(() => ({ devices: 2 * devices, layout }));
   const found = {
-    "twice the FLOP/s": onAccelerator(({ peaks }) => ({ peaks: doubled(peaks) })),
+    "twice the FLOP/s": onAccelerator(({ peaks }) => ({ peaks: mapped(peaks, (peak) => 2 * peak) })),
     "twice the bandwidth": onAccelerator(({ bandwidth }) => ({ bandwidth: 2 * bandwidth })),
     "twice the memory": onAccelerator(({ memory }) => ({ memory: 2 * memory })),
-    "half the thought: answers half as long": onRequest(({ output }) => ({ output: Math.ceil(0.5 * output) })),
+    "half the thought: answers half as long": onRequest(({ output }) => ({ output: Math.ceil(output / 2) })),
+    "W8A8: weights and activations in fp8": wide && accelerator.peaks.fp8 && quantised(FP8),
+    "4-bit weights (head stays)": wide && quantised(INT4),
+    "fp8 cache": precision.bytesOf("cache") > 1 && quantised({ cache: "fp8" }),
+    [HALF_CACHED]: !request.cached && onRequest(({ prompt }) => ({ cached: Math.floor(prompt / 2) })),
+    ...mapped(model.others, (numbers) => onDeployment(() => ({ model: { ...model, ...numbers } }))),
+    ...mapped(speculation ? {} : model.drafts, ({ draft_tokens: draftTokens, acceptance, draft }) =>
+      onDeployment(() => ({ speculation: { draftTokens, acceptance, draft } }))),
+    ...Object.fromEntries(layouts.map((layout) => [`twice the devices, ${layout} parallel`, spread(layout)])),
   };
-  const wide = Math.max(precision.bytesOf("blocks"), precision.bytesOf("experts")) > 1;
-  const eight = quantised({ blocks: "fp8", experts: "fp8" });
-  const halfOf = ({ prompt }) => ({ cached: Math.min(Math.floor(0.5 * prompt), prompt - 1) });
-  if (wide && "fp8" in accelerator.peaks) found["W8A8: weights and activations in fp8"] = eight;
-  if (wide) found["4-bit weights (head stays)"] = quantised({ blocks: "int4", experts: "int4" });
-  if (precision.bytesOf("cache") > 1) found["fp8 cache"] = quantised({ cache: "fp8" });
-  if (!request.cached) found[HALF_CACHED] = onRequest(halfOf);
-  for (const [name, numbers] of Object.entries(model.others)) {
-    found[name] = onDeployment(() => ({ model: { ...model, ...numbers } }));
-  }
-  for (const [name, { draft_tokens: draftTokens, ...drafting }] of Object.entries(model.drafts)) {
-    if (!deployment.speculation) found[name] = onDeployment(() => ({ speculation: { draftTokens, ...drafting } }));
-  }
-  for (const layout of accelerator.link === null ? [] : model.experts.length ? ["tensor", "expert"] : ["tensor"]) {
-    found[`twice the devices, ${layout} parallel`] = onDeployment(() => ({ devices: 2 * devices, layout }));
-  }
-  return found;
+  return Object.fromEntries(Object.entries(found).filter(([, lever]) => lever));
 }
-
-// GPU seconds of one request when `batch` of them are always under way; whether they fit is not asked.
-function price(deployment, { prompt, output, cached }, batch) {
-  const words = "price: the deployment has a prefill_chunk; take one without: prompts are taken whole.";
-  if (deployment.prefillChunk !== null) throw new Refused(words);
-  const prompts = Math.min(batch, deployment.sizes.replicas);
-  const decode = decodePhase(deployment, prompt, output, batch).seconds / batch;
-  return { seconds: prefillPhase(deployment, prompt, cached, prompts).seconds / prompts + decode, decode };
-}
-// The two prices of a case: at its batch, and at its own memory batch.
+// Prices of one request when many are always under way: at the batch of the case, and at its own memory batch.
 function bothPrices({ deployment, request, batch }) {
-  const [held, each] = [price(deployment, request, batch), deployment.sequenceBytes(pages(request, 1))];
-  const words = `memory_batch: ${deployment.model.name} keeps neither cache nor state; any number fits`;
-  if (!each) throw new Refused(words);
+  const { prompt, output, cached } = request;
+  function price(number) {
+    const decode = decodePhase(deployment, prompt, output, number).seconds / number;
+    const prompts = Math.min(number, deployment.sizes.replicas);
+    return { seconds: prefillPhase(deployment, prompt, cached, prompts).seconds / prompts + decode, decode };
+  }
+  const each = deployment.sequenceBytes(middle(request));
+  if (!each) refuse(`memory_batch: ${deployment.model.name} keeps neither cache nor state; any number fits`);
   const limit = Math.floor(Math.min(deployment.memoryFree / each, MOST_TOKENS));
-  if (limit < 1) requireFit(deployment, request.prompt + request.output);
-  return [held, limit === batch ? held : price(deployment, request, Math.max(1, limit))];
+  if (limit < 1) requireFit(deployment, prompt + output);
+  return [price(batch), price(Math.max(1, limit))];
 }
 function gains(start, reloadRates) {
-  const before = bothPrices(start);
   const refusals = ["DoesNotFitError", "InvalidInputError"]; // heads that do not divide, no room for one request
-  const free = before.map((cost) => (cost.decode ? cost.seconds / cost.decode : Infinity));
+  const [before, { deployment }] = [bothPrices(start), start];
+  const free = before.map((old) => (old.decode ? old.seconds / old.decode : Infinity));
   const found = { "a prefill that takes no time": free };
-  for (const [name, lever] of Object.entries(usualLevers(start.deployment, start.request))) {
+  for (const [name, lever] of Object.entries(usualLevers(deployment, start.request))) {
     const changed = unless(() => lever(start), refusals);
     const after = changed && unless(() => bothPrices(changed), refusals);
     if (!after) continue;
-    const share = start.deployment.devices / changed.deployment.devices;
-    found[name] = before.map((old, i) => (old.seconds / after[i].seconds) * share);
-    for (const [link, bytes] of name === HALF_CACHED ? Object.entries(reloadRates) : []) {
-      const { cached } = changed.request;
-      const wait = cached ? start.deployment.sequenceBytes(cached) / bytes : 0;
-      found[`${HALF_CACHED}, reloaded over ${link}`] = before.map((old, i) => old.seconds / (after[i].seconds + wait));
-    }
+    const share = deployment.devices / changed.deployment.devices;
+    const gain = (wait) => before.map((old, i) => (old.seconds / (after[i].seconds + wait)) * share);
+    const held = changed.request.cached && deployment.sequenceBytes(changed.request.cached);
+    found[name] = gain(0);
+    if (name !== HALF_CACHED) continue;
+    for (const [link, rate] of Object.entries(reloadRates)) found[`${name}, reloaded over ${link}`] = gain(held / rate);
   }
   return found;
 }
-// [{name, held, atLimit, typical, holds}], best first at the memory batch. `typical`: an efficiency to rank them at again.
+// [{name, held, atLimit, typical, holds}], best first at the memory batch; again at `typical`, another efficiency.
 export function rankLevers(deployment, request, batch, typical = null, reloadRates = {}) {
-  const start = { deployment, request: requestOf(request), batch: check(BATCH, "rank_levers", "batch", batch) };
-  const order = (of) => {
-    const better = (one, other) => of[other][1] - of[one][1] || of[other][0] - of[one][0] || (one < other ? -1 : 1);
-    return Object.keys(of).sort(better);
-  };
+  check("rank_levers", { batch: [BATCH, batch] });
+  const start = { deployment, request: requestOf(request), batch };
+  const order = (of) => Object.keys(of).sort((one, other) =>
+    of[other][1] - of[one][1] || of[other][0] - of[one][0] || (one < other ? -1 : 1));
   const found = gains(start, reloadRates);
   const again = typical && gains({ ...start, deployment: deployment.with({ efficiency: typical }) }, reloadRates);
   const second = typical && order(again);
-  return order(found).map((name, place) => {
-    const [held, atLimit] = found[name];
-    return { name, held, atLimit, typical: typical && again[name][1], holds: typical && second[place] === name };
-  });
+  return order(found).map((name, place) => ({
+    name, held: found[name][0], atLimit: found[name][1],
+    typical: typical && again[name][1], holds: typical && second[place] === name,
+  }));
 }
 
 // ---- A server over time: requests join and leave a running batch at any step, and their caches share one memory
 
-const SERVING = { prefill: "first", block: 16, watermark: 0.01, maxBatch: null, tokenBudget: null, horizon: null, mostEvents: 5e6 };
-const SERVING_RULES = [
-  ["prefill", "prefill", choice(["first", "joint", "chunked"])],
-  ["block", "block", count(1, 65_536)],
-  ["watermark", "watermark", { expected: "a fraction from 0 to 1", takes: within(0, 1) }],
-  ["max_batch", "maxBatch", optional(count())],
-  ["token_budget", "tokenBudget", optional(count())],
-  ["horizon", "horizon", optional(rate("seconds", true))],
-  ["most_events", "mostEvents", count()],
-];
-
-// What `simulate` refuses of options that do not go together, and of requests that do not fit even alone.
-function requireServable(deployment, requests, start, set, capacity, heldBytes) {
-  for (const [said, name, rule] of SERVING_RULES) check(rule, "simulate", said, set[name]);
-  const { sizes, layout, prefillChunk, maxPositions: limit, model } = deployment;
-  const refuse = (name, value, expected, remedy) => { throw wrong("simulate", name, value, expected, remedy); };
-  const alone = "a queue before several devices is not modelled: take 'tensor', or policy.steady_state";
-  const whole = "joint prefill takes whole prompts: take a deployment with prefill_chunk=None";
-  if (sizes.replicas > 1) refuse("layout", layout, "'tensor'", alone);
-  if (deployment.speculation) throw new Refused("simulate: a step here emits one token; take a deployment without drafts.");
-  if (set.prefill === "joint" && prefillChunk !== null) refuse("prefill", "joint", "first or chunked", whole);
-  const budget = set.tokenBudget;
-  if (budget !== null && set.prefill !== "chunked") refuse("token_budget", budget, "None", "only prefill='chunked' has one");
-  const first = floatRepr(start).replace(/^\d+/, grouped);
-  const late = set.horizon !== null && set.horizon <= start;
-  if (late) refuse("horizon", asFloat(set.horizon), `it after the first arrival, ${first} s`, "");
-  const held = requests.map(({ prompt, output }) => prompt + output - 1);
-  const long = limit === null ? -1 : held.findIndex((tokens) => tokens >= limit);
-  if (long >= 0) {
-    const { prompt, output } = requests[long];
-    const words = `request ${long} has prompt ${commas(prompt)} + output ${commas(output)} = ${commas(held[long] + 1)} tokens`;
-    const most = `${model.name} has ${commas(limit)} positions`;
-    throw new Refused(`simulate: ${words}, but ${most}; shorten it or leave it out.`);
-  }
-  const large = held.findIndex((tokens) => heldBytes(tokens) > capacity);
-  if (large < 0) return;
-  try {
-    requireFit(deployment, held[large]);
-  } catch (error) {
-    throw new Refused(`simulate: request ${large} by itself: ${error.message}`, error.kind);
-  }
-  const words = `takes ${formatBytes(heldBytes(held[large]))} in blocks for its ${commas(held[large])} tokens`;
-  const most = `the cache has ${formatBytes(capacity)}; take a smaller block, shorten it or leave it out`;
-  throw new Refused(`simulate: request ${large} ${words}, but ${most}.`, "DoesNotFitError");
-}
-
-// Kinds of layer by what they hold and see: those with the same blocks of memory together, as the simulator has them.
-function layersByLaw(kinds) {
-  const laws = new Map();
-  for (const kind of kinds.filter((one) => one.cacheBytes)) {
-    const key = kind.law.fillsAt ?? kind;
-    laws.set(key, [...(laws.get(key) ?? []), kind]);
-  }
-  return [...laws.values()];
-}
-
-// Continuous batching with paged memory, event by event, as the library's simulate: requests {prompt, output, cached}
-// that arrive at `arrivals` seconds, sorted. Gives times of each request, GPU seconds by phase, and the occupancy at the
-// start of each event and at the end.
+// Continuous batching with paged memory, event by event, as the library's simulate with prefill="first": an admitted
+// prompt has a pass of its own while decoding waits. `requests`: {prompt, output, cached} that arrive at `arrivals`
+// seconds, sorted. Times of each request, GPU seconds by phase, occupancy at the start of each event and at the end.
 export function timeline(deployment, requests, arrivals, options = {}) {
-  const [set, all, { sizes, prefillChunk }] = [{ ...SERVING, ...options }, requests.map(requestOf), deployment];
-  const [start, end, most] = [arrivals[0], set.horizon ?? Infinity, set.maxBatch ?? Infinity];
-  const budget = set.tokenBudget ?? prefillChunk ?? 2048;
-  const capacity = Math.floor(deployment.memoryFree);
-  const reserve = Math.ceil(set.watermark * capacity);
-  const laws = layersByLaw(sizes.kinds).map((kinds) => {
-    const blockBytes = Math.ceil(total(kinds, (kind) => kind.cacheBytes) * set.block);
-    return (tokens) => blockBytes * Math.ceil(kinds[0].law.held(tokens) / set.block);
-  });
+  const set = { block: 16, watermark: 0.01, maxBatch: null, horizon: null, ...options };
+  const [all, { sizes }, start] = [requests.map(requestOf), deployment, arrivals[0]];
+  const [end, most, capacity] = [set.horizon ?? Infinity, set.maxBatch ?? Infinity, Math.floor(deployment.memoryFree)];
+  const laws = new Map(); // layers that hold the same tokens share their blocks
+  for (const kind of sizes.kinds.filter((one) => one.cacheBytes)) {
+    const { bytes = 0, held } = laws.get(kind.law.fillsAt ?? kind) ?? kind.law;
+    laws.set(kind.law.fillsAt ?? kind, { bytes: bytes + kind.cacheBytes, held });
+  }
+  const blocks = [...laws.values()].map(({ bytes, held }) => ({ bytes: Math.ceil(bytes * set.block), held }));
   const stateBytes = Math.ceil(total(sizes.kinds, (kind) => kind.stateBytes));
-  const heldBytes = (tokens) => stateBytes + total(laws, (held) => held(tokens));
-  requireServable(deployment, all, start, set, capacity, heldBytes);
+  const blockBytes = (tokens) => total(blocks, ({ bytes, held }) => bytes * Math.ceil(held(tokens) / set.block));
+  const heldBytes = (tokens) => stateBytes + blockBytes(tokens);
+  const several = "a queue before several devices is not modelled: take 'tensor', or policy.steady_state";
+  if (sizes.replicas > 1) throw wrong("simulate", "layout", deployment.layout, "'tensor'", several);
+  for (const one of new Set(requests)) { // what no server could take, and what does not fit in whole blocks
+    requestCost(deployment, one);
+    const held = one.prompt + one.output - 1;
+    const words = `takes ${formatBytes(heldBytes(held))} in blocks for its ${commas(held)} tokens`;
+    const there = `the cache has ${formatBytes(capacity)}; take a smaller block, shorten it or leave it out`;
+    if (heldBytes(held) > capacity) refuse(`simulate: a request ${words}, but ${there}.`, "DoesNotFitError");
+  }
 
-  // Seconds of attention of one sequence in all decode steps that find fewer than `tokens` tokens cached: grown as asked.
-  const secondsOf = (works, tokens = 0, number = 0) =>
-    new Phase(deployment, [{ sizes, works, tokens, number, done: 1 }]).seconds;
-  const [growing, states] = [true, false].map((cached) => sizes.kinds.filter((kind) => Boolean(kind.cacheBytes) === cached));
+  const secondsOf = (works) => total(works, (one) => underRoof(deployment, one));
+  const [growing, states] = [true, false].map((grows) => sizes.kinds.filter((kind) => grows === kind.cacheBytes > 0));
   const stateSeconds = secondsOf(states.map((kind) => attentionWork(kind, 1, 0, 1)));
-  const sums = [0];
+  const [sums, shared] = [[0], new Map()]; // [tokens]: of one sequence's attention in all steps that find fewer cached
   function attentionUpTo(tokens) {
-    for (let at = sums.length - 1; at < tokens; at += 1) {
-      sums.push(sums[at] + secondsOf(growing.flatMap((kind) => attentionOfSteps(kind, at, 1, 1))));
+    for (let c = sums.length - 1; c < tokens; c += 1) {
+      sums.push(sums[c] + secondsOf(growing.flatMap((kind) => attentionOfSteps(kind, c, 1, 1))));
     }
     return sums[tokens];
   }
-  const known = new Map();
   function sharedSeconds(sequences) {
-    if (!known.has(sequences)) {
-      const pass = passOf(deployment, sequences);
-      known.set(sequences, pass.linear.seconds + pass.communication + pass.overhead + sequences * stateSeconds);
+    if (!shared.has(sequences)) {
+      const step = passOf(deployment, sequences);
+      shared.set(sequences, step.linear.seconds + step.communication + step.overhead + sequences * stateSeconds);
     }
-    return known.get(sequences);
+    return shared.get(sequences);
   }
 
-  let [time, arrived, holding, finished, free, outputTokens, recomputedTokens] = [start, 0, 0, 0, capacity, 0, 0];
-  let [requestSeconds, peakRunning, peakCacheBytes, events] = [0, 0, 0, 0];
-  const seconds = { prefill: 0, recompute: 0, decode: 0, mixed: 0, idle: 0 };
+  let [time, arrived, holding, finished, free, outputTokens] = [start, 0, 0, 0, capacity, 0];
+  const seconds = { prefill: 0, recompute: 0, decode: 0, idle: 0 };
   const occupancy = { time: [], running: [], waiting: [], cacheBytes: [] };
   const [admitted, firstToken, finish] = [0, 1, 2].map(() => all.map(() => NaN));
   const [preemptions, tokens] = [all.map(() => 0), all.map((one) => one.prompt)]; // tokens: held, or to prefill
-  const [queue, prefilling, running] = [[], new Map(), new Map()]; // tokens prefilled so far; steps that are left
-  const nextArrival = () => arrivals[arrived] ?? Infinity;
+  const [queue, running] = [[], new Map()]; // running: steps that are left
+  let prefilling = null;
   const stepsOf = (steps, of) => total([...running.keys()], (i) => of(tokens[i] + steps) - of(tokens[i]));
-  const newBytes = (steps) => stepsOf(steps, heldBytes);
-  function take(bytes) {
-    free -= bytes;
-    peakCacheBytes = Math.max(peakCacheBytes, capacity - free);
-  }
-  function arrive() {
-    for (; nextArrival() <= time; arrived += 1) {
-      requestSeconds += time - arrivals[arrived];
-      queue.push(arrived);
-    }
-  }
-  function admit(room) {
-    for (; queue.length && room > 0 && holding < most; room -= 1) {
-      const needed = heldBytes(tokens[queue[0]]);
-      if (needed > free - (holding ? reserve : 0)) break;
-      take(needed);
-      const i = queue.shift();
-      prefilling.set(i, all[i].cached);
-      if (!preemptions[i]) admitted[i] = time;
-      holding += 1;
-    }
-    peakRunning = Math.max(peakRunning, holding);
-  }
   function leave(i) {
-    prefilling.delete(i);
     running.delete(i);
     free += heldBytes(tokens[i]);
     holding -= 1;
   }
-  function last(i) {
+  // Request i decodes on, or has its last token.
+  function goOn(i, left) {
+    running.set(i, left);
+    if (left) return;
     leave(i);
     finish[i] = time;
     finished += 1;
   }
-  // The prefill of request i is done: it has one token more, and decodes if it wants others.
-  function join(i) {
-    const emitted = tokens[i] - all[i].prompt + 1;
-    outputTokens += 1;
-    if (emitted === 1) firstToken[i] = time;
-    if (emitted === all[i].output) last(i);
-    else {
-      prefilling.delete(i);
-      running.set(i, all[i].output - emitted);
-    }
+  // Memory for the first of the queue, all but a watermark; an empty server keeps none.
+  function admit(i) {
+    const needed = heldBytes(tokens[i]);
+    if (holding >= most || needed > free - (holding ? Math.ceil(set.watermark * capacity) : 0)) return;
+    queue.shift();
+    [free, holding, prefilling] = [free - needed, holding + 1, i];
+    if (!preemptions[i]) admitted[i] = time;
   }
-  // The request that was admitted last gives up its memory, and waits again, first of all.
+  // The request that was admitted last gives up its memory, and waits again, first of all: prompt and tokens so far.
   function preempt() {
-    const decodes = !prefilling.size; // then its last token is not yet in the cache
-    const i = [...(decodes ? running : prefilling).keys()].at(-1);
+    const i = [...running.keys()].at(-1);
     leave(i);
-    tokens[i] += decodes;
+    tokens[i] += 1; // the last one is not yet in the cache
     queue.unshift(i);
     preemptions[i] += 1;
   }
-  function advance(passed, phase, again = 0) {
+  function advance(passed, phase) {
     const now = { time, running: holding, waiting: queue.length, cacheBytes: capacity - free };
     for (const name of Object.keys(occupancy)) occupancy[name].push(now[name]);
-    requestSeconds += (holding + queue.length) * passed;
-    seconds[phase] += passed - again;
-    seconds.recompute += again;
+    seconds[phase] += passed;
     time += passed;
   }
-  function stepsDone(steps) {
-    outputTokens += steps * running.size;
-    for (const [i, left] of [...running]) {
-      tokens[i] += steps;
-      running.set(i, left - steps);
-      if (left === steps) last(i);
-    }
-  }
-  // One pass of `decoding` tokens, one a sequence, and prompt tokens up to `room` in all.
-  function promptPass(room, decoding) {
-    const done = [];
-    let [fresh, again, passed] = [0, 0, 0];
-    for (const [i, cached] of prefilling) {
-      const taken = Math.min(room - decoding - fresh, tokens[i] - cached);
-      if (!taken) break;
-      passed += secondsOf(sizes.kinds.map((kind) => attentionWork(kind, taken, cached, 1)));
-      fresh += taken;
-      again += preemptions[i] ? taken : 0;
-      prefilling.set(i, cached + taken);
-      if (cached + taken === tokens[i]) done.push(i);
-    }
-    passed += secondsOf(linearWork(sizes, fresh + decoding, done.length + decoding), fresh + decoding, 1);
-    recomputedTokens += again;
-    if (decoding) {
-      passed += stepsOf(1, attentionUpTo) + decoding * stateSeconds;
-      const taken = newBytes(1);
-      advance(passed, "mixed");
-      take(taken);
-      stepsDone(1);
-    } else advance(passed, "prefill", passed * (again / fresh));
-    done.forEach(join);
-  }
-  // The most steps up to `high` for which `holds`, which it does for one of them and for fewer than for which it does.
-  function mostSteps(high, holds) {
-    let [low, above] = [1, high + 1];
-    while (above - low > 1) {
-      const middle = Math.floor((low + above) / 2);
-      if (holds(middle)) low = middle;
-      else above = middle;
-    }
-    return low;
+  // A pass over a prompt: after it the request has one token more, and decodes if it wants others.
+  function promptPass(i) {
+    const [n, { cached, output, prompt }] = [tokens[i] - all[i].cached, all[i]];
+    const linear = new Phase(deployment, [{ sizes, works: linearWork(sizes, n, 1), tokens: n, number: 1 }]);
+    const attention = secondsOf(sizes.kinds.map((kind) => attentionWork(kind, n, cached, 1)));
+    advance(attention + linear.seconds, preemptions[i] ? "recompute" : "prefill");
+    [prefilling, outputTokens] = [null, outputTokens + 1];
+    if (tokens[i] === prompt) firstToken[i] = time;
+    goOn(i, output - (tokens[i] - prompt + 1));
   }
   // Steps up to the first event: a last token, a full cache, or a step that ends after `until`.
   function decode(until) {
+    const newBytes = (steps) => stepsOf(steps, heldBytes);
+    while (newBytes(1) > free) preempt();
     const secondsFor = (steps) => steps * sharedSeconds(running.size) + stepsOf(steps, attentionUpTo);
     let steps = Math.min(...running.values());
-    if (time + secondsFor(steps) > until) {
-      steps = Math.min(steps, mostSteps(steps, (some) => time + secondsFor(some - 1) < until));
-    }
-    if (newBytes(steps) > free) steps = mostSteps(steps, (some) => newBytes(some) <= free);
+    if (time + secondsFor(steps) > until) steps = firstOf(0, steps, (some) => time + secondsFor(some) >= until);
+    if (newBytes(steps) > free) steps = firstOf(1, steps, (some) => newBytes(some) > free) - 1;
     const taken = newBytes(steps);
     advance(secondsFor(steps), "decode");
-    take(taken);
-    stepsDone(steps);
+    [free, outputTokens] = [free - taken, outputTokens + steps * running.size];
+    for (const [i, left] of [...running]) {
+      tokens[i] += steps;
+      goOn(i, left - steps);
+    }
   }
-
-  for (; finished < all.length && time < end && events < set.mostEvents; events += 1) {
+  const arrive = () => { for (; arrivals[arrived] <= time; arrived += 1) queue.push(arrived); };
+  while (finished < all.length && time < end) {
     arrive();
-    if (queue.length) admit(set.prefill === "first" ? 1 - prefilling.size : Infinity);
-    if (!holding) {
-      const until = Math.min(nextArrival(), end);
+    if (queue.length) admit(queue[0]);
+    const until = Math.min(arrivals[arrived] ?? Infinity, end);
+    if (prefilling !== null) promptPass(prefilling);
+    else if (holding) decode(!queue.length && holding < most ? until : end);
+    else {
       advance(until - time, "idle");
       time = until; // a rounding may not put it before the arrival
-    } else if (prefilling.size && set.prefill !== "chunked") promptPass(prefillChunk ?? Infinity, 0);
-    else {
-      while (newBytes(1) > free) preempt();
-      if (prefilling.size && running.size < budget) promptPass(budget, running.size);
-      else decode(!queue.length && holding < most ? Math.min(nextArrival(), end) : end);
     }
   }
   arrive();
   advance(0, "idle");
-  const cut = time >= end ? "the horizon was reached" : `most_events = ${commas(set.mostEvents)} was reached`;
-  const ended = finished === all.length ? "every request finished" : cut;
+  const ended = finished === all.length ? "every request finished" : "the horizon was reached";
   return {
-    arrivals, admitted, firstToken, finish, preemptions, seconds, occupancy, start, end: time, ended, events, outputTokens,
-    recomputedTokens, requestSeconds, peakRunning, peakCacheBytes, cacheBytesAvailable: capacity,
+    arrivals, admitted, firstToken, finish, preemptions, seconds, occupancy, start, end: time, ended, outputTokens,
+    cacheBytesAvailable: capacity, peakRunning: occupancy.running.reduce((a, b) => Math.max(a, b), 0),
   };
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// 2. Views: from a setting to numbers and a picture, as strings. Each has the axes that its lesson needs, and keeps them.
+// 2. Views: from a setting to numbers and a picture, as strings. Each has the axes that its lesson needs.
 
 const inHtml = (words) => escaped(words).replaceAll("$", "<span>&#36;</span>"); // no mathematics, where a page has them
 const escaped = (said) => String(said).replace(/[&<>"']/g, (letter) => `&#${letter.charCodeAt(0)};`);
@@ -1348,7 +1019,7 @@ const wholes = (values) => [...new Set(values.map(Math.round))];
 const text = (x, y, said, look = "") => `<text x="${px(x)}" y="${px(y)}" class="${look}">${escaped(said)}</text>`;
 const path = (along, look) => `<path d="${along}" class="${look}"/>`;
 const box = (x, y, width, height, look) =>
-  `<rect x="${px(x)}" y="${px(y)}" width="${px(Math.max(0, width))}" height="${px(Math.max(0, height))}" class="${look}"/>`;
+  `<rect x="${px(x)}" y="${px(y)}" width="${px(width)}" height="${px(height)}" class="${look}"/>`;
 const picture = (width, height, said, drawn) =>
   `<svg viewBox="0 0 ${width} ${height}" role="img" aria-label="${escaped(said)}">${drawn}</svg>`;
 
@@ -1389,10 +1060,11 @@ function panel({ left, right, top, bottom }, x, y) {
   const mark = (at, said, row = 0) => {
     if (x.share(at) < 0 || x.share(at) > 1) return "";
     const [side, anchor] = x.share(at) > 0.5 ? [-5, "end"] : [5, ""];
-    return path(`M${px(across(at))} ${top}V${bottom}`, "boundary") + text(across(at) + side, top + 13 + 16 * row, said, `${anchor} halo`);
+    const words = text(across(at) + side, top + 13 + 16 * row, said, `${anchor} halo`);
+    return path(`M${px(across(at))} ${top}V${bottom}`, "boundary") + words;
   };
-  const dot = (a, b, look = "here") =>
-    inside([a, b]) ? `<circle cx="${px(across(a))}" cy="${px(up(b))}" r="${look === "here" ? 6 : 4}" class="${look}"/>` : "";
+  const dot = (a, b, look = "here", size = 6) =>
+    inside([a, b]) ? `<circle cx="${px(across(a))}" cy="${px(up(b))}" r="${size}" class="${look}"/>` : "";
   return { across, up, drawn, line, mark, dot, inside, left, right, top, bottom };
 }
 
@@ -1403,14 +1075,18 @@ const area = (on, low, high, look) => {
   return there.length > 1 ? path(`M${[...there, ...back].join("L")}Z`, `area ${look}`) : "";
 };
 
-const arrow = (r) => `${commas(r.prompt)}${r.cached ? ` (${commas(r.prompt - r.cached)} new)` : ""} → ${commas(r.output)}`;
+function arrow({ prompt, output, cached }) {
+  return `${commas(prompt)}${cached ? ` (${commas(prompt - cached)} new)` : ""} → ${commas(output)}`;
+}
 const whose = (s) => `${s.model} on ${s.devices > 1 ? `${s.devices} × ` : ""}${s.accelerator}`;
 
 export const VIEWS = {};
 
 // ---- 02: where the time of a request goes
 
-const BARS = [["prefill", "prefill"], ["weights", "decode: linear layers"], ["cache", "decode: attention"], ["other", "waits"]];
+const BARS = [
+  ["prefill", "prefill"], ["weights", "decode: linear layers"], ["cache", "decode: attention"], ["other", "waits"],
+];
 
 // [name, what it amounts to, its parts]: the bars of a request, alone and among others.
 function sharesOf(d, r, batch) {
@@ -1434,7 +1110,6 @@ VIEWS.request = {
   title: "Where the time of a request goes",
   controls: ["prompt", "output", "cached", "batch"],
   start: { prompt: 1024, output: 128, batch: 32 },
-  height: 244,
   compute(data, s) {
     const [d, r] = [deploymentOf(data, s), requestOf(s)];
     const cost = requestCost(d, r, s.batch);
@@ -1455,8 +1130,7 @@ VIEWS.request = {
         ["started together: share of one", formatSeconds(cost.seconds / s.batch)],
         ["started together: request clock", formatSeconds(cost.undisturbed)],
         ["full server: GPU time of one", formatSeconds(full.secondsPerRequest)],
-        ["full server: wait of a user", formatSeconds(full.wait)],
-        ["time to first token", formatSeconds(cost.ttft)],
+        ["full server: wait of a user", formatSeconds(full.wait)], ["time to first token", formatSeconds(cost.ttft)],
         ["time per output token, undisturbed", formatSeconds(cost.tpot)],
         ["decode's linear layers", cost.decode.seconds ? `${busy} bound` : "no decode step"],
         ["decode share of GPU time", formatPercent(cost.decodeShare, 5)],
@@ -1511,25 +1185,26 @@ VIEWS.plane = {
     const [d, r] = [deploymentOf(data, s), requestOf(s)];
     const state = steadyState(d, r, s.batch);
     const full = steadyState(d, r, null);
-    const [about, over, reads] = [rho(d, r, s.batch), omega(d, r), chi(d, r)];
+    const [about, over, reads] = [rho(d, r, s.batch), unless(() => omega(d, r)), chi(d, r)]; // without a cache no omega
     const { prefill, linear, attention } = state.parts;
-    const first = over > 1 ? "memory is full before the linear layers are busy" : "the linear layers are busy before memory is full";
+    const [one, other] = ["memory is full", "the linear layers are busy"];
+    const first = over > 1 ? `${one} before ${other}` : `${other} before ${one}`;
+    const says = over === null ? "there is no omega, for no cache grows" : `omega ${general(over, 3)}: ${first}`;
     return {
-      edge: edgeOfOmega(d),
+      edge: over === null ? [] : edgeOfOmega(d),
       slope: rho(d, { prompt: 1, output: 1, cached: 0 }, s.batch) / RHO_OF_FIVE_PERCENT,
       batch: s.batch,
-      dots: Object.values(data.presets).map((p) => [p.label.split(", ").at(-1), p.prompt - p.cached, p.output, p.cached]),
+      dots: Object.values(data.presets).map(({ label, prompt, output, cached }) =>
+        [label.split(", ").at(-1), prompt - cached, output, cached]),
       here: [r.prompt - r.cached, r.output],
       legend: [["boundary", "rho: prefill takes 5 %"], ["cache", "omega above 1: memory is full before the roof"]],
       said: `${arrow(r)} at batch ${commas(s.batch)}: rho ${general(about, 3)}, so prefill takes about ` +
-        `${formatPercent(about / (1 + about), 2)}; omega ${general(over, 3)}: ${first}`,
+        `${formatPercent(about / (1 + about), 2)}; ${says}`,
       numbers: [
         ["rho, the estimate", general(about, 3)],
         ["prefill / decode, exact", general(prefill / (linear + attention), 3)],
-        ["prefill's share, exact", formatPercent(prefill / state.secondsPerRequest)],
-        ["omega", general(over, 3)],
-        ["roof batch (estimate)", commas(Math.round(roofBatch(d, r)))],
-        ["memory batch", commas(full.batch)],
+        ["prefill's share, exact", formatPercent(prefill / state.secondsPerRequest)], ["omega", over === null ? "-" : general(over, 3)],
+        ["roof batch (estimate)", commas(Math.round(roofBatch(d, r)))], ["memory batch", commas(full.batch)],
         ["chi", general(reads, 3)],
         ["cache reads on a full server", formatPercent(full.parts.attention / full.secondsPerRequest)],
       ],
@@ -1540,18 +1215,20 @@ VIEWS.plane = {
     const y = axis("output tokens", 1, PLANE.outputs, { log: true });
     const on = panel({ left: 56, right: width - 12, top: 26, bottom: 350 }, x, y);
     let drawn = area(on, edge, edge.map(([a]) => [a, PLANE.outputs]), "cache faint") + on.drawn;
-    drawn += on.line(edge, "cache dashed") + text(on.left + 6, on.up(edge[0][1]) - 6, "omega = 1", "ink-cache");
+    drawn += on.line(edge, "cache dashed");
+    if (edge.length) drawn += text(on.left + 6, on.up(edge[0][1]) - 6, "omega = 1", "ink-cache");
     const [first, last] = [Math.max(1, 1 / slope), Math.min(PLANE.prompts, PLANE.outputs / slope)];
     if (first < last) {
       drawn += on.line([[first, first * slope], [last, last * slope]], "edge dashed");
-      const at = first * (last / first) ** 0.24;
-      const turn = (Math.atan2(on.up(at * 2 * slope) - on.up(at * slope), on.across(2 * at) - on.across(at)) * 180) / Math.PI;
-      const place = `${px(on.across(at))} ${px(on.up(at * slope))}`;
-      drawn += `<text transform="translate(${place}) rotate(${px(turn)})" y="16" class="middle halo">${escaped(`rho = 0.053 at batch ${commas(batch)}`)}</text>`;
+      const at = first * (last / first) ** 0.17;
+      const [x0, y0] = [on.across(at), on.up(at * slope)];
+      const turn = (Math.atan2(on.up(2 * at * slope) - y0, on.across(2 * at) - x0) * 180) / Math.PI;
+      const words = text(0, 16, `rho = 0.053 at batch ${commas(batch)}`, "middle halo");
+      drawn += `<g transform="translate(${px(x0)} ${px(y0)}) rotate(${px(turn)})">${words}</g>`;
     }
     for (const [label, a, b, cached] of dots) {
       const [side, anchor] = cached ? [-9, "end"] : [9, ""];
-      drawn += on.dot(a, b, "other-dot") + text(on.across(a) + side, on.up(b) + 4, label, `quiet halo ${anchor}`);
+      drawn += on.dot(a, b, "other-dot", 4) + text(on.across(a) + side, on.up(b) + 4, label, `quiet halo ${anchor}`);
     }
     const at = Math.min(on.right - 44, Math.max(on.left + 44, on.across(here[0])));
     const below = on.up(here[1]) + (here[1] < 4 ? -11 : 21);
@@ -1573,19 +1250,15 @@ VIEWS.growth = {
     const at = (k, together) => ({ k, ...stepParts(d, r, k, s.batch, together) });
     const places = wholes(Array.from({ length: 33 }, (_, i) => 1 + ((last - 1) * i) / 32));
     const steady = places.map((k) => at(k, false));
-    let together = null; // the ends of all of them may not fit where their middles do
-    try {
-      together = places.map((k) => at(k, true));
-    } catch (error) {
-      if (!(error instanceof Refused)) throw error;
-    }
+    const together = unless(() => places.map((k) => at(k, true))); // their ends may not fit where their middles do
     const here = at(Math.min(s.position, last), false);
     const traffic = answerTraffic(d, r, s.batch);
     const passes = spanWhereCachePassesWeights(d, s.batch);
     const read = answerTraffic(d, { ...r, output: Math.min(s.position, last) + 1 }, s.batch).triangle;
     const whole = (d.memoryAvailable / d.bandwidth) * 1e3;
     const most = 1e3 * Math.max(...steady.map((p) => p.seconds), ...(together ?? []).map((p) => p.seconds));
-    const ends = (steps) => (steps ? [steps[0], steps.at(-1)].map((p) => formatSeconds(p.seconds)) : ["-", "does not fit"]);
+    const ends = (steps) =>
+      steps ? [steps[0], steps.at(-1)].map((p) => formatSeconds(p.seconds)) : ["-", "does not fit"];
     const [first, final] = ends(steady);
     const [firstTogether, finalTogether] = ends(together);
     return {
@@ -1593,18 +1266,14 @@ VIEWS.growth = {
       top: roundUp(Math.max(1.05 * whole, most), FINE),
       legend: [["weights", "linear layers"], ["cache", "the neighbours' caches"], ["own", "its own cache"],
         ["boundary", "all started together"]],
-      said: `${s.model}, batch ${commas(s.batch)}, token ${commas(here.k + 1)}: a step takes ${formatSeconds(here.seconds)}, ` +
-        `of which its own cache ${formatPercent(here.own / here.seconds, 2)}`,
+      said: `${s.model}, batch ${commas(s.batch)}, token ${commas(here.k + 1)}: a step takes ` +
+        `${formatSeconds(here.seconds)}, of which its own cache ${formatPercent(here.own / here.seconds, 2)}`,
       numbers: [
-        ["first step, steady", first],
-        ["last step, steady", final],
-        ["first step, together", firstTogether],
-        ["last step, together", finalTogether],
-        ["this step: linear layers", formatSeconds(here.linear + here.other)],
+        ["first step, steady", first], ["last step, steady", final], ["first step, together", firstTogether],
+        ["last step, together", finalTogether], ["this step: linear layers", formatSeconds(here.linear + here.other)],
         ["this step: the neighbours' caches", formatSeconds(here.neighbours)],
         ["this step: its own cache", formatSeconds(here.own)],
-        ["cache of one token", formatBytes(d.cacheBytesPerToken)],
-        ["cache read so far, the batch", formatBytes(read)],
+        ["cache of one token", formatBytes(d.cacheBytesPerToken)], ["cache read so far, the batch", formatBytes(read)],
         ["cache read over the answer", formatBytes(traffic.triangle)],
         ["if it had its final size", formatBytes(traffic.end)],
         ["cache passes weights at", passes === null ? "never" : `${commas(passes)} tokens`],
@@ -1635,7 +1304,8 @@ VIEWS.growth = {
 
 // ---- 03: kinds of layer
 
-const stepReads = (d, tokens) => total(d.sizes.kinds, (kind) => kind.cacheBytes * kind.law.read(tokens, 1) + kind.stateBytes);
+const stepReads = ({ sizes }, tokens) =>
+  total(sizes.kinds, (kind) => kind.cacheBytes * kind.law.read(tokens, 1) + kind.stateBytes);
 
 VIEWS.kinds = {
   title: "What kinds of layer keep and read",
@@ -1661,10 +1331,9 @@ VIEWS.kinds = {
       said: `${s.model}: at ${commas(tokens)} tokens one sequence holds ${formatBytes(d.sequenceBytes(tokens), 3)}, ` +
         `and a step reads ${formatBytes(stepReads(d, tokens), 3)} of it`,
       numbers: [
-        ...by.map((kind) => [`${kind.layers} × ${kind.label}, at ${commas(tokens)} tokens`, formatBytes(kind.bytes, 3)]),
-        ["held at 1 token", size(1)],
-        ["held at 4,096 tokens", size(4096)],
-        ["held at 32,768 tokens", size(32_768)],
+        ...by.map(({ layers, label, bytes }) =>
+          [`${layers} × ${label}, at ${commas(tokens)} tokens`, formatBytes(bytes, 3)]),
+        ["held at 1 token", size(1)], ["held at 4,096 tokens", size(4096)], ["held at 32,768 tokens", size(32_768)],
         ["held at 131,072 tokens", size(131_072)],
         [`read in a step at ${commas(tokens)} tokens`, formatBytes(stepReads(d, tokens), 3)],
         ["held by the batch", formatBytes(s.batch * d.sequenceBytes(tokens), 3)],
@@ -1675,10 +1344,12 @@ VIEWS.kinds = {
   svg({ curves, held, read, tokens, here, said }, width) {
     const show = (value) => formatBytes(value, 1);
     const on = panel({ left: 62, right: width - 12, top: 26, bottom: 310 },
-      axis("tokens of the sequence", 1, 1e6, { log: true }), axis("bytes of one sequence", 1e3, 1e12, { log: true, show }));
+      axis("tokens of the sequence", 1, 1e6, { log: true }),
+      axis("bytes of one sequence", 1e3, 1e12, { log: true, show }));
     let drawn = on.drawn;
     for (const [points, look] of curves) drawn += on.line(points, look);
-    drawn += on.line(held, "held") + on.line(read, "cache dashed") + on.mark(tokens, `${commas(tokens)} tokens`) + on.dot(tokens, here);
+    drawn += on.line(held, "held") + on.line(read, "cache dashed");
+    drawn += on.mark(tokens, `${commas(tokens)} tokens`) + on.dot(tokens, here);
     return picture(width, 354, said, drawn);
   },
 };
@@ -1692,7 +1363,7 @@ VIEWS.batch = {
   many: true,
   compute(data, s) {
     const [d, r] = [deploymentOf(data, s), requestOf(s)];
-    if (r.output < 2) throw new Refused("One output token has no time from one token to the next; choose a longer output.");
+    if (r.output < 2) throw new Refused("One output token has no time to the next one; choose a longer output.");
     const full = steadyState(d, r, null);
     const places = wholes(geometric(1, full.batch, 28));
     const states = places.map((b) => steadyState(d, r, b));
@@ -1700,7 +1371,7 @@ VIEWS.batch = {
     const here = steadyState(d, r, s.batch);
     const least = states[0].tpot;
     const kept = s.target / 1e3 >= least ? atLatency(d, r, s.target / 1e3) : null;
-    const roof = roofBatch(d, r);
+    const [roof, over] = [roofBatch(d, r), unless(() => omega(d, r))];
     const binds = kept === null ? `no batch keeps ${general(s.target, 4)} ms a token`
       : kept.binds === "memory" ? `memory is full at ${commas(kept.batch)}, within ${general(s.target, 4)} ms a token`
       : `${general(s.target, 4)} ms a token end it at ${commas(kept.batch)}, memory at ${commas(full.batch)}`;
@@ -1712,14 +1383,11 @@ VIEWS.batch = {
       said: `${whose(s)}: ${commas(Math.round(states[0].tokensPerSecond))} tokens/s alone, ` +
         `${commas(Math.round(here.tokensPerSecond))} at batch ${commas(s.batch)}; ${binds}`,
       numbers: [
-        ["memory batch", commas(full.batch)],
-        ["roof batch (estimate)", commas(Math.round(roof))],
-        ["omega", general(omega(d, r), 3)],
-        ["tokens/s at batch 1", fixed(states[0].tokensPerSecond, 1, true)],
+        ["memory batch", commas(full.batch)], ["roof batch (estimate)", commas(Math.round(roof))],
+        ["omega", over === null ? "-" : general(over, 3)], ["tokens/s at batch 1", fixed(states[0].tokensPerSecond, 1, true)],
         ["tokens/s at this batch", fixed(here.tokensPerSecond, 1, true)],
         ["tokens/s at the memory batch", fixed(full.tokensPerSecond, 1, true)],
-        ["TPOT at batch 1", formatSeconds(least)],
-        ["TPOT at this batch", formatSeconds(here.tpot)],
+        ["TPOT at batch 1", formatSeconds(least)], ["TPOT at this batch", formatSeconds(here.tpot)],
         ["TPOT at the memory batch", formatSeconds(full.tpot)],
         ["GPU seconds a request, memory batch", formatSeconds(full.secondsPerRequest)],
         ["largest batch within the target", kept === null ? "none" : commas(kept.batch)],
@@ -1729,15 +1397,20 @@ VIEWS.batch = {
   },
   svg({ rates, mixed, roof, kept, here, target, memory, waits, said }, width) {
     const x = axis("", 1, 1e4, { log: true });
-    const upper = panel({ left: 56, right: width - 12, top: 26, bottom: 196 }, x, axis("output tokens a second", 1, 1e5, { log: true }));
+    const upper = panel({ left: 56, right: width - 12, top: 26, bottom: 196 }, x,
+      axis("output tokens a second", 1, 1e5, { log: true }));
     const lower = panel({ left: 56, right: width - 12, top: 246, bottom: 376 },
       { ...x, said: "batch size (log scale)" }, axis("ms a token", 1, 1e3, { log: true }));
     let drawn = upper.drawn + lower.drawn;
     drawn += upper.line(mixed, "prefill dashed") + upper.line(rates, "edge") + lower.line(waits, "edge");
     drawn += upper.mark(memory, `memory is full: ${commas(memory)}`, 9.4) + lower.mark(memory, "");
     drawn += upper.mark(roof, `roof of the linear layers: ${commas(Math.round(roof))}`, 8.3);
-    drawn += lower.line([[1, target], [1e4, target]], "limit") + text(lower.left + 6, lower.up(target) - 5, `target: ${general(target, 4)} ms`, "quiet");
-    if (kept) drawn += path(`M${px(lower.across(kept.batch))} ${px(lower.up(1e3 * kept.state.tpot))}V${lower.bottom}`, "limit");
+    drawn += lower.line([[1, target], [1e4, target]], "limit");
+    drawn += text(lower.left + 6, lower.up(target) - 5, `target: ${general(target, 4)} ms`, "quiet");
+    if (kept) {
+      const down = `${px(lower.across(kept.batch))} ${px(lower.up(1e3 * kept.state.tpot))}`;
+      drawn += path(`M${down}V${lower.bottom}`, "limit");
+    }
     drawn += upper.dot(here.batch, here.tokensPerSecond) + lower.dot(here.batch, 1e3 * here.tpot);
     return picture(width, 420, said, drawn);
   },
@@ -1767,7 +1440,8 @@ VIEWS.timeline = {
     const watched = 5 * Math.max(most, 10) * each;
     const rate = s.load / 100 / each;
     let clock = 0;
-    const arrivals = gaps(Math.ceil((1.3 * watched * s.load) / 100 / each)).map((gap) => (clock += gap / rate)).filter((at) => at < watched);
+    const many = gaps(Math.ceil(1.3 * watched * rate) + 20).map((gap) => (clock += gap / rate));
+    const arrivals = many.filter((at) => at < watched);
     if (arrivals.length < 2) throw new Refused("Hardly a request arrives in the time that is watched; raise the load.");
     const run = timeline(d, arrivals.map(() => r), arrivals, { maxBatch: most, horizon: watched });
     const { time, running, waiting } = run.occupancy;
@@ -1780,24 +1454,23 @@ VIEWS.timeline = {
     const words = (seconds) => (seconds === Infinity ? "not within this time" : formatSeconds(seconds, 3));
     const elapsed = run.end - run.start;
     const prompt = firsts.filter(([, wait]) => wait <= 1).length / arrivals.length;
-    const [offered, served] = [(arrivals.length * r.output) / watched, run.outputTokens / elapsed];
+    const later = (times) => (2 * r.output * times.filter((at) => at >= watched / 2).length) / watched; // once warm
+    const [offered, served] = [later(arrivals), later(run.finish)];
     return {
       time, running, waiting, firsts, watched, most,
       legend: [["cache", "requests being served"], ["prefill", "requests that wait"], ["edge", "time to first token"]],
-      said: `${arrow(r)}, ${general(rate, 3)} requests a second: ${commas(Math.round(offered))} tokens/s are asked for, ` +
-        `${commas(Math.round(served))} served; at the end ${commas(waiting.at(-1))} requests wait`,
+      said: `${arrow(r)}, ${general(rate, 3)} requests a second: ${commas(Math.round(offered))} tokens/s are asked ` +
+        `for, ${commas(Math.round(served))} served; at the end ${commas(waiting.at(-1))} requests wait`,
       numbers: [
         ["requests a second that it can take", general(1 / each, 3)],
         ["requests a second that arrive", general(rate, 3)],
-        ["tokens/s asked for", fixed(offered, 1, true)],
-        ["tokens/s served", fixed(served, 1, true)],
+        ["tokens/s asked for, second half", fixed(offered, 1, true)],
+        ["tokens/s served, second half", fixed(served, 1, true)],
         ["GPU busy", formatPercent(1 - run.seconds.idle / elapsed)],
         ["median time to first token, first third", words(median(0, watched / 3))],
         ["the same, last third", words(median((2 * watched) / 3, watched))],
-        ["first token within 1 s", formatPercent(prompt)],
-        ["waiting at the end", commas(waiting.at(-1))],
-        ["served at a time, at most", commas(run.peakRunning)],
-        ["memory batch", commas(full)],
+        ["first token within 1 s", formatPercent(prompt)], ["waiting at the end", commas(waiting.at(-1))],
+        ["served at a time, at most", commas(run.peakRunning)], ["memory batch", commas(full)],
       ],
     };
   },
@@ -1807,13 +1480,15 @@ VIEWS.timeline = {
     const lower = panel({ left: 56, right: width - 12, top: 256, bottom: 376 }, { ...x, said: "seconds" },
       axis("seconds to the first token", 0.01, 1000, { log: true, show: (value) => general(value, 3) }));
     const keep = Math.ceil(time.length / 400); // as many as there are pixels to tell them apart
-    const seen = time.map((at, i) => [at, running[i], Math.min(6.5 * most, running[i] + waiting[i])]).filter((_, i) => i % keep === 0);
-    const steps = seen.flatMap(([at, a, b], i) => (i ? [[at, seen[i - 1][1], seen[i - 1][2]], [at, a, b]] : [[at, a, b]]));
+    const inAll = (i) => Math.min(6.5 * most, running[i] + waiting[i]);
+    const seen = time.map((at, i) => [at, running[i], inAll(i)]).filter((_, i) => i % keep === 0);
+    const steps = seen.flatMap((one, i) => (i ? [[one[0], ...seen[i - 1].slice(1)], one] : [one]));
     const level = (i) => steps.map((one) => [one[0], i < 0 ? 0 : one[1 + i]]);
-    const dots = firsts.filter(lower.inside).map(([at, wait]) => `M${px(lower.across(at))} ${px(lower.up(wait))}h0`).join("");
-    return picture(width, 420, said, area(upper, level(-1), level(0), "cache") + area(upper, level(0), level(1), "prefill") +
-      upper.drawn + lower.drawn + upper.line([[0, most], [watched, most]], "limit") +
-      text(upper.right - 4, upper.up(most) - 5, `at most ${commas(most)} at a time`, "end halo") + path(dots, "dots"));
+    const dots = firsts.filter(lower.inside).map(([at, wait]) => `M${px(lower.across(at))} ${px(lower.up(wait))}h0`);
+    let drawn = area(upper, level(-1), level(0), "cache") + area(upper, level(0), level(1), "prefill");
+    drawn += upper.drawn + lower.drawn + upper.line([[0, most], [watched, most]], "limit");
+    drawn += text(upper.right - 4, upper.up(most) - 5, `at most ${commas(most)} at a time`, "end halo");
+    return picture(width, 420, said, drawn + path(dots.join(""), "dots"));
   },
 };
 
@@ -1834,20 +1509,20 @@ VIEWS.prefill = {
     const parts = [["alone", share(alone), "edge"], [`batch ${commas(s.batch)}`, share(here), "prefill"],
       [`full, batch ${commas(full.batch)}`, share(full), "cache"]];
     return {
-      curves: parts.map(([name, part, look]) => [look, name, geometric(1, 1000, 40).map((k) => [k, 100 * saved(part, k)]), 100 * saved(part, s.times)]),
+      curves: parts.map(([, part, look]) =>
+        [look, geometric(1, 1000, 40).map((k) => [k, 100 * saved(part, k)]), 100 * saved(part, s.times)]),
       times: s.times,
       legend: parts.map(([name, , look]) => [look, name]),
-      said: `${arrow(r)}: a prefill ${general(s.times, 4)} times as fast saves ${formatPercent(saved(share(alone), s.times), 2)} ` +
-        `alone, ${formatPercent(saved(share(full), s.times), 2)} of a full server's GPU time`,
+      said: `${arrow(r)}: a prefill ${general(s.times, 4)} times as fast saves ` +
+        `${formatPercent(saved(share(alone), s.times), 2)} alone, ` +
+        `${formatPercent(saved(share(full), s.times), 2)} of a full server's GPU time`,
       numbers: [
         ["prefill share, GPU clock", formatPercent(share(here))],
-        ["prefill share, request clock", formatPercent(clock)],
-        ["prefill share, alone", formatPercent(share(alone))],
+        ["prefill share, request clock", formatPercent(clock)], ["prefill share, alone", formatPercent(share(alone))],
         ["prefill share, full server", formatPercent(share(full))],
         ["saved by this prefill, GPU", formatPercent(saved(share(here), s.times))],
         ["saved by this prefill, full server", formatPercent(saved(share(full), s.times))],
-        ["rho, the estimate", general(rho(d, r, s.batch), 3)],
-        ["time to first token", formatSeconds(cost.ttft)],
+        ["rho, the estimate", general(rho(d, r, s.batch), 3)], ["time to first token", formatSeconds(cost.ttft)],
         ["under 5 % from this output on", `${commas(breakEvenOutput(d, r.prompt, s.batch))} tokens`],
       ],
     };
@@ -1856,7 +1531,7 @@ VIEWS.prefill = {
     const on = panel({ left: 56, right: width - 12, top: 26, bottom: 270 },
       axis("prefill this many times as fast", 1, 1000, { log: true }), axis("% of time saved", 0, 100));
     let drawn = on.drawn + path(`M${px(on.across(times))} ${on.top}V${on.bottom}`, "now");
-    for (const [look, , points, at] of curves) drawn += on.line(points, look) + on.dot(times, at, "small");
+    for (const [look, points, at] of curves) drawn += on.line(points, look) + on.dot(times, at, "small", 4);
     return picture(width, 314, said, drawn);
   },
 };
@@ -1912,7 +1587,7 @@ VIEWS.price = {
   many: true,
   compute(data, s) {
     const [d, r] = [deploymentOf(data, s), requestOf(s)];
-    if (r.output < 2) throw new Refused("One output token comes from the prefill: there is no step to price. Choose more.");
+    if (r.output < 2) throw new Refused("One output token comes from the prefill: there is no step to price.");
     const full = steadyState(d, r, null).batch;
     const worth = (b) => outputTokenInPromptTokens(d, r, b);
     const million = (b) => (priceOfRequest(d, r, b, s.dollars) * 1e6) / r.output;
@@ -1922,12 +1597,11 @@ VIEWS.price = {
       prices: wholes(geometric(1, full, 28)).map((b) => [b, worth(b)]),
       full, here: [s.batch, here],
       legend: [["edge", "one output token, in prompt tokens"]],
-      said: `${arrow(r)}, batch ${commas(s.batch)}: one output token costs as much GPU time as ${fixed(here, 1, true)} prompt tokens`,
+      said: `${arrow(r)}, batch ${commas(s.batch)}: one output token costs as much GPU time as ` +
+        `${fixed(here, 1, true)} prompt tokens`,
       numbers: [
-        ["one output token, in prompt tokens", fixed(here, 1, true)],
-        ["at batch 1", fixed(worth(1), 1, true)],
-        ["at the memory batch", fixed(worth(full), 1, true)],
-        ["memory batch", commas(full)],
+        ["one output token, in prompt tokens", fixed(here, 1, true)], ["at batch 1", fixed(worth(1), 1, true)],
+        ["at the memory batch", fixed(worth(full), 1, true)], ["memory batch", commas(full)],
         ["$ a million output, here", `$${fixed(million(s.batch), 2, true)}`],
         ["$ a million output, at the memory batch", `$${fixed(million(full), 2, true)}`],
         ["GPU time of one output token", formatSeconds(each)],
@@ -1951,7 +1625,7 @@ const DEFAULTS = {
   model: "llama-3.1-8b", accelerator: "h100-sxm", devices: 1, layout: "tensor", precision: "bf16", efficiency: "floor",
   prompt: 1024, output: 128, cached: 0, batch: 1,
 };
-// least and most may ask the setting; `unit` in words, for one; `quantum`: the finest step; `zero`: the scale begins at 0.
+// `most` may ask the setting; `unit`: in words, of one; `quantum`: the finest step; `zero`: the scale begins at 0.
 const RANGES = {
   prompt: { label: "prompt", unit: "token", least: 1, most: 131_072 },
   output: { label: "output", unit: "token", least: 1, most: 65_536 },
@@ -1959,11 +1633,12 @@ const RANGES = {
   batch: { label: "batch", unit: "request", least: 1, most: 4096 },
   devices: { label: "devices", unit: "device", least: 1, most: 256 },
   position: { label: "output so far", unit: "token", least: 1, most: (s) => Math.max(1, s.output - 1), even: true },
-  target: { label: "latency target", unit: "ms a token", least: 1, most: 1000, quantum: 0.1 },
-  load: { label: "load", unit: "% of what it can take", units: "% of what it can take", least: 5, most: 200, even: true },
+  target: { label: "latency target", unit: "ms a token", units: "ms a token", least: 1, most: 1000, quantum: 0.1 },
+  load: { label: "load", unit: "% of capacity", units: "% of capacity", least: 5, most: 200, even: true },
   times: { label: "prefill faster", unit: "time", least: 1, most: 1000, quantum: 0.1 },
   dollars: { label: "a GPU-hour", unit: "dollar", least: 0.1, most: 20, quantum: 0.01 },
 };
+export const settingOf = (name, start = {}) => ({ ...DEFAULTS, ...VIEWS[name].start, ...start });
 const bound = (limit, s) => (typeof limit === "function" ? limit(s) : limit);
 
 // A scale from its least to its most value, as {share, value}: logarithmic, and from zero on log(1 + value).
@@ -1971,25 +1646,24 @@ function scaleOf(range, s) {
   const [least, most, quantum] = [range.least, Math.max(bound(range.most, s), range.least), range.quantum ?? 1];
   const [to, back] = range.even ? [(v) => v, (v) => v] : range.zero ? [Math.log1p, Math.expm1] : [Math.log, Math.exp];
   const across = to(most) - to(least) || 1;
-  const held = (value) => Number(Math.min(most, Math.max(least, Math.round(value / quantum) * quantum)).toPrecision(12));
+  const inside = (value) => Math.min(most, Math.max(least, value));
+  const held = (value) => Number(inside(Math.round(value / quantum) * quantum).toPrecision(12));
   return {
     least, most, held,
-    share: (value) => (to(Math.min(most, Math.max(least, value))) - to(least)) / across,
+    share: (value) => (to(inside(value)) - to(least)) / across,
     value: (share) => held(Number(back(to(least) + share * across).toPrecision(3))),
     // The next round value above or below: 12,800 goes to 13,000 and to 12,000.
     next: (value, way) => {
-      const size = range.even ? most / 100 : 10 ** (Math.floor(Math.log10(Math.max(value * (way < 0 ? 0.999 : 1), 1e-9))) - 1);
-      const step = Math.max(quantum, range.even ? roundUp(size) : size);
+      const from = Math.max(value * (way < 0 ? 0.999 : 1), 1e-9);
+      const step = Math.max(quantum, range.even ? roundUp(most / 100) : 10 ** (Math.floor(Math.log10(from)) - 1));
       const steps = value / step;
       return held(step * (way > 0 ? Math.floor(steps + 1 + 1e-9) : Math.ceil(steps - 1 - 1e-9)));
     },
   };
 }
 
-function inWords(range, value) {
-  const units = range.units ?? (range.unit.startsWith("ms") ? range.unit : `${range.unit}s`);
-  return `${inFull(value)} ${value === 1 ? range.unit : units}`;
-}
+const unitsOf = ({ unit, units }) => units ?? `${unit}s`;
+const inWords = (range, value) => `${inFull(value)} ${value === 1 ? range.unit : unitsOf(range)}`;
 
 function make(name, attributes = {}, ...inside) {
   const made = document.createElement(name);
@@ -2031,14 +1705,15 @@ function tableOf(now, kept) {
     const other = kept ? `<td>${inHtml(before.get(label) ?? "-")}</td>` : "";
     return `<tr><th scope="row">${inHtml(label)}</th><td>${inHtml(value)}</td>${other}</tr>`;
   });
-  const head = kept ? "<thead><tr><th></th><th scope=\"col\">this setting</th><th scope=\"col\">kept</th></tr></thead>" : "";
+  const names = ["", "this setting", "kept"].map((name) => `<th scope="col">${name}</th>`);
+  const head = kept ? `<thead><tr>${names.join("")}</tr></thead>` : "";
   return `<table>${head}<tbody>${rows.join("")}</tbody></table>`;
 }
 
-// Picture and table of a setting as one string, for a page where nothing runs; `image`: the address of the picture drawn.
+// Picture and table of a setting as one string, for a page where nothing runs; `image`: where the picture is, drawn.
 export function still(data, name, start = {}, image = "") {
   const view = VIEWS[name];
-  const found = view.compute(data, { ...DEFAULTS, ...view.start, ...start });
+  const found = view.compute(data, settingOf(name, start));
   const drawn = image ? `<img src="${image}" alt="${escaped(`${view.title}. ${found.said}`)}" style="max-width:100%">`
     : `<div class="drawn"><ul class="legend">${legendOf(found.legend)}</ul>${view.svg(found, 720)}</div>`;
   return `<p><strong>${escaped(view.title)}.</strong> ${escaped(found.said)}</p>${drawn}${tableOf(found.numbers)}`;
@@ -2069,14 +1744,17 @@ function waysOut(data, view, s, deep = true) {
   const layouts = s.layout === "tensor" ? ["tensor", "expert"] : ["expert", "tensor"];
   const many = [1, 2, 4, 8, 16, 32, 64, 128].flatMap((devices) => layouts.map((layout) => ({ devices, layout })));
   const group = many.find((change) => (change.devices !== s.devices || change.layout !== s.layout) && works(change));
-  if (group) found.push([`${inWords(RANGES.devices, group.devices)}${group.devices > 1 ? `, ${LAYOUTS[group.layout]}` : ""}`, group]);
+  const how = group && group.devices > 1 ? `, ${LAYOUTS[group.layout]}` : "";
+  if (group) found.push([inWords(RANGES.devices, group.devices) + how, group]);
   const precision = Object.keys(data.precisions).find((name) => name !== s.precision && works({ precision: name }));
   if (precision) found.push([`precision ${precision}`, { precision }]);
-  const device = [...data.accelerators].sort((a, b) => a.memory - b.memory).find(({ name }) => works({ accelerator: name }));
+  const bySize = [...data.accelerators].sort((a, b) => a.memory - b.memory);
+  const device = bySize.find(({ name }) => works({ accelerator: name }));
   if (device) found.push([device.label ?? device.name, { accelerator: device.name }]);
   if (s.target && works({ target: 1000 })) found.push(["latency target 1,000 ms", { target: 1000 }]);
   const { prompt, output, cached } = data.presets.chat; // where no single change does: a smaller case, and then one
-  for (const [words, change] of [["batch 1", { batch: 1 }], ["batch 1, a chat request", { batch: 1, prompt, output, cached }]]) {
+  const smaller = [["batch 1", { batch: 1 }], ["batch 1, a chat request", { batch: 1, prompt, output, cached }]];
+  for (const [words, change] of smaller) {
     if (found.length || !deep) break;
     if (works(change)) found.push([words, change]);
     for (const [and, more] of found.length ? [] : waysOut(data, view, { ...s, ...change }, false)) {
@@ -2089,10 +1767,10 @@ function waysOut(data, view, s, deep = true) {
 let panels = 0;
 
 // The explorer `name` in `host`, from its start setting or `start`. Returns {settings, destroy}.
-export function mount(host, data, name, start = {}, options = {}) {
+export function mount(host, data, name, start = {}) {
   const view = VIEWS[name];
   const id = `explore-${name}-${(panels += 1)}`;
-  const initial = { ...DEFAULTS, ...view.start, ...start };
+  const initial = settingOf(name, start);
   let s = { ...initial, ...fromAddress(name, initial) };
   let kept = null; // {s, found} of the setting that is shown beside
   let found = null;
@@ -2114,13 +1792,12 @@ export function mount(host, data, name, start = {}, options = {}) {
 
   function set(change) {
     s = { ...s, ...change };
-    for (const key of view.controls) {
+    for (const key of [...view.controls, "devices"]) {
       const { least, most, held } = scaleOf(RANGES[key], s);
       if (s[key] < least || s[key] > most) s[key] = held(s[key]);
     }
     show();
   }
-
   function show() {
     for (const control of Object.values(controls)) control.follow();
     clearTimeout(later);
@@ -2142,23 +1819,20 @@ export function mount(host, data, name, start = {}, options = {}) {
       later = setTimeout(offer, 30); // the sentence first
     }
   }
-
   function offer() {
     const choices = waysOut(data, view, s).map(([words, change]) => button(`Take ${words}`, () => set(change)));
     ways.replaceChildren("What would fit: ", ...choices, button("Back to the start", reset));
   }
-
   function draw() {
     const width = Math.round(Math.min(720, Math.max(300, now.clientWidth || 720)));
     now.innerHTML = (kept ? "<figcaption>this setting</figcaption>" : "") + view.svg(found, width);
-    if (kept) beside.innerHTML = `<figcaption>kept: ${escaped(kept.found.said)}</figcaption>${view.svg(kept.found, width)}`;
+    const caption = kept ? `<figcaption>kept: ${escaped(kept.found.said)}</figcaption>` : "";
+    if (kept) beside.innerHTML = caption + view.svg(kept.found, width);
   }
-
   function reset() {
     stop();
     set(initial);
   }
-
   function keep() {
     kept = kept || !found ? null : { s, found };
     beside.hidden = !kept;
@@ -2167,7 +1841,6 @@ export function mount(host, data, name, start = {}, options = {}) {
     compare.textContent = kept ? "Drop the kept setting" : "Keep beside";
     show();
   }
-
   async function copy(words, what) {
     told.replaceChildren();
     try {
@@ -2180,33 +1853,31 @@ export function mount(host, data, name, start = {}, options = {}) {
       field.select();
     }
   }
-
   function asCsv() {
     const rows = [...settingsOf(view, s), ...(found?.numbers ?? [["not computed", sentence.textContent]])];
     const others = kept && new Map([...settingsOf(view, kept.s), ...kept.found.numbers]);
-    const head = kept ? ["", "this setting", "kept"] : ["", "this setting"];
-    return csvOf([head, ...rows.map(([label, value]) => (kept ? [label, value, others.get(label) ?? ""] : [label, value]))]);
+    const columns = ([label, value]) => (kept ? [label, value, others.get(label) ?? ""] : [label, value]);
+    return csvOf([kept ? ["", "this setting", "kept"] : ["", "this setting"], ...rows.map(columns)]);
   }
-
   function address() {
-    const changed = settingsOf(view, s).filter(([key, value]) => value !== { ...DEFAULTS, ...view.start }[key]);
+    const changed = settingsOf(view, s).filter(([key, value]) => value !== settingOf(name)[key]);
     const page = globalThis.location?.href.split("#")[0] ?? "";
     return `${page}#explore-${name}?${new URLSearchParams(changed)}`;
   }
-
   function stop() {
     cancelAnimationFrame(playing);
     clearTimeout(playing);
     playing = 0;
+    sentence.setAttribute("aria-live", "polite");
     if (player) player.textContent = "Play along the answer";
   }
-
   function play() {
     if (playing) return stop();
     const last = bound(RANGES[view.plays].most, s);
     const [stops, began] = [calm() ? 8 : 0, performance.now()];
     const from = s[view.plays] >= last ? 1 : s[view.plays];
     player.textContent = "Stop";
+    sentence.setAttribute("aria-live", "off"); // it changes with every frame
     const step = (count) => {
       const share = stops ? count / stops : Math.min(1, (performance.now() - began) / 8000);
       set({ [view.plays]: Math.round(from + share * (last - from)) });
@@ -2216,12 +1887,12 @@ export function mount(host, data, name, start = {}, options = {}) {
     playing = 1;
     step(1);
   }
-
   function rangeOf(key) {
     const range = RANGES[key];
     const slider = make("input", { type: "range", id: `${id}-${key}`, min: 0, max: 1, step: "any" });
     const most = typeof range.most === "function" ? null : range.most;
-    const field = make("input", { type: "number", min: range.least, max: most, step: "any", "aria-label": `${range.label}, ${range.unit}s` });
+    const words = `${range.label}, ${unitsOf(range)}`;
+    const field = make("input", { type: "number", min: range.least, max: most, step: "any", "aria-label": words });
     slider.addEventListener("input", () => set({ [key]: scaleOf(range, s).value(Number(slider.value)) }));
     slider.addEventListener("keydown", (event) => {
       const { least, most: end, held, next } = scaleOf(range, s);
@@ -2237,9 +1908,9 @@ export function mount(host, data, name, start = {}, options = {}) {
     const typed = () => {
       const { held, least, most: end } = scaleOf(range, s);
       const value = field.value.trim() === "" ? NaN : Number(field.value);
+      const outside = value < least || value > end;
       if (!Number.isFinite(value)) told.textContent = `${range.label} stays ${inFull(s[key])}: no number was typed.`;
-      else if (value < least || value > end) told.textContent = `${range.label} goes from ${inFull(least)} to ${inFull(end)}.`;
-      else told.textContent = "";
+      else told.textContent = outside ? `${range.label} goes from ${inFull(least)} to ${inFull(end)}.` : "";
       set({ [key]: Number.isFinite(value) ? held(value) : s[key] });
       field.value = s[key];
     };
@@ -2256,10 +1927,9 @@ export function mount(host, data, name, start = {}, options = {}) {
       if (field !== field.getRootNode().activeElement || Number(field.value) !== s[key]) field.value = s[key];
     };
     controls[key] = { follow };
-    const unit = make("span", { class: "unit" }, range.units ?? (range.unit.startsWith("ms") ? range.unit : `${range.unit}s`));
+    const unit = make("span", { class: "unit" }, unitsOf(range));
     return make("div", { class: "range" }, make("label", { for: slider.id }, range.label), slider, field, unit);
   }
-
   function menuOf(key, choices) {
     const select = make("select", { id: `${id}-${key}`, onchange: () => set({ [key]: select.value }) });
     for (const [value, words] of choices) select.append(make("option", { value }, words));
@@ -2274,9 +1944,10 @@ export function mount(host, data, name, start = {}, options = {}) {
     menuOf("precision", same(Object.keys(data.precisions))),
     menuOf("efficiency", same([...Object.keys(data.efficiencies), "high", "typical", "low"])),
     menuOf("layout", Object.entries(LAYOUTS)));
-  const presets = make("div", { class: "presets", role: "group", "aria-label": "Workloads to begin with" }, "Take ");
+  const presets = make("div", { class: "presets", role: "group", "aria-label": "Workloads to begin with" },
+    view.many ? "Take the means of " : "Take the medians of ");
   for (const [word, preset] of Object.entries(data.presets)) {
-    const { prompt, output, cached } = (view.many && preset.mean) || preset;
+    const { prompt, output, cached } = view.many ? preset.mean : preset;
     presets.append(button(word, () => set({ prompt, output, cached })));
   }
   const compare = button("Keep beside", keep);
@@ -2284,8 +1955,10 @@ export function mount(host, data, name, start = {}, options = {}) {
   const buttons = make("div", { class: "buttons" }, ...(player ? [player] : []), button("Reset", reset), compare,
     button("Copy numbers as CSV", () => copy(asCsv(), "Numbers")), button("Copy link", () => copy(address(), "Link")));
   const ranges = make("div", { class: "ranges" }, ...view.controls.map(rangeOf), rangeOf("devices"));
-  const root = make("section", { class: "lesson-explore", "aria-label": view.title, "data-lm-suppress-shortcuts": "true" },
-    make("p", { class: "title" }, view.title), presets, ranges, menus, sentence, legend, pictures, ways, buttons, told, table);
+  const title = make("p", { class: "title" }, view.title);
+  const more = { class: "lesson-explore", "aria-label": view.title, "data-lm-suppress-shortcuts": "true" };
+  const shown = [sentence, legend, pictures, ways, buttons, told, table];
+  const root = make("section", more, title, presets, ranges, menus, ...shown);
   host.replaceChildren(root);
   set({});
   const watcher = new ResizeObserver(() => {

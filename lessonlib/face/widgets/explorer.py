@@ -90,7 +90,7 @@ class Explorer(anywidget.AnyWidget):
     def __repr__(self) -> str:
         return repr(Still(self.view, self.start))
 
-    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+    def _repr_mimebundle_(self, **_: Any) -> Any:
         live = {"version_major": 2, "version_minor": 0, "model_id": self.model_id}
         return Still(self.view, self.start)._repr_mimebundle_() | {WIDGET_VIEW: live}
 
@@ -103,9 +103,9 @@ def _explorer(view: str, given: dict[str, Any]) -> Explorer | Still:
     for name, value in given.items():
         if name in LOADED:
             kind, load = LOADED[name]
-            if isinstance(value, kind):
-                own[name].append(value)
-            start[name] = (value if isinstance(value, kind) else load(value)).name
+            found: Any = value if isinstance(value, kind) else load(value)
+            own[name] += [value] if found is value else []
+            start[name] = found.name
         elif name in ("precision", "efficiency"):
             start[name] = value
         elif name in RULES:

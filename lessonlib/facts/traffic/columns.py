@@ -97,7 +97,7 @@ def plain(title: str) -> str:
 
 @cache
 def part_names() -> frozenset[str]:
-    """The last parts of the names of columns that are no prompt and no output."""
+    """The last parts of the names of columns that are neither prompt nor output."""
     names = {name for kind in KINDS[2:] for line in NAMES[kind] for name in line.split()}
     cells = (row[kind] or "" for row in rows_of("traffic_shapes") for kind in KINDS[2:])
     return frozenset(names | {plain(name.rpartition(".")[2]) for cell in cells for name in cell.split("|")} - {""})
@@ -222,7 +222,7 @@ def _missing(titles: Sequence[str], kind: str) -> str:
     hint = ""
     if any(re.match(r"(total|sum|mean|avg|p\d\d)_?(input|prompt|output)", title.lower()) for title in titles):
         hint = (
-            " Sums and means over many requests are no requests: expected a row a request (vLLM: --save-detailed, "
+            " Sums and means over many requests are not requests: expected a row a request (vLLM: --save-detailed, "
             "SGLang: --output-details)."
         )
     elif counted := [title for title in titles if CHARACTERS.search(title.lower())]:

@@ -98,7 +98,7 @@ class CsvRows:
             if ends - begins != len(rows):
                 lines = list(accumulate((_height(cells) for cells in rows[:-1]), initial=begins))
             if set(map(len, rows)) != {width}:
-                kept = [i for i, cells in enumerate(rows) if any(cells)]  # what is blank is no row
+                kept = [i for i, cells in enumerate(rows) if any(cells)]  # a blank line is not a row
                 lines, rows = [lines[i] for i in kept], [rows[i] for i in kept]
                 wrong = {
                     i: f" has {len(cells):,} fields, the line of column names {width:,}."

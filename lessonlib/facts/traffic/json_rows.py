@@ -143,7 +143,7 @@ class JsonRows:
 
 
 def _leaves(row: Mapping[str, Any], before: Path = ()) -> Iterator[Path]:
-    """The paths to all that is no object."""
+    """The paths to all that is not an object."""
     for key, value in row.items():
         if isinstance(value, dict) and len(before) < MOST_DEPTH:
             yield from _leaves(value, (*before, key))

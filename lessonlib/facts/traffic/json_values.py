@@ -48,7 +48,7 @@ class JsonValues:
 
     def object(self, value: Any, line: int) -> Any:
         if not isinstance(value, dict):
-            self.refuse(line, f"{shown(value)} is no JSON object; expected one a request, with named numbers")
+            self.refuse(line, f"{shown(value)} is not a JSON object; expected one a request, with named numbers")
         return value
 
     def _of_lines(self, lines: Iterator[str], number: int) -> Values:

@@ -13,7 +13,7 @@ from lessonlib.base.errors import InvalidInputError, shown
 from lessonlib.facts.traffic.columns import Shape
 from lessonlib.facts.traffic.numbers import MISSING, Problems
 
-FEWEST_SUMMED = 5  # rows from which a last one that is the sum of the others is no coincidence
+FEWEST_SUMMED = 5  # rows from which a last one that is the sum of the others is not a coincidence
 
 
 class Meant(NamedTuple):

@@ -102,7 +102,7 @@ def open_rows(owner: str, text: TextIO, chosen: Mapping[str, str | None]) -> Jso
         return JsonRows(owner, first, text, blank + 1, chosen)
     if len(first) == MOST_LINE:
         raise InvalidInputError(
-            f"{owner}, line {blank + 1}: it has over {MOST_LINE:,} characters, and is no JSON; is a line break missing?"
+            f"{owner}, line {blank + 1}: it has over {MOST_LINE:,} characters and is not JSON; is a line break missing?"
         )
     table = CsvRows(owner, chain([first], text) if first else iter(()), blank, chosen)
     if table.problem is None:
@@ -122,7 +122,7 @@ def _half_empty(prompt: Any, output: Any, columns: Columns, titles: Sequence[str
 
 
 def _without(block: Block, columns: Columns, titles: Sequence[str], size: int) -> dict[str, Any]:
-    """Rows that are no requests that were served: reason to a mask."""
+    """Rows that are not requests that were served: reason to a mask."""
     found = {}
     for place, name in columns.failed.items():
         cells = block.pick(place)

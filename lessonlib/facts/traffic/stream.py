@@ -73,7 +73,7 @@ def _bytes_of(file: GivenFile, progress: Progress | None) -> io.BufferedReader:
 
 
 def opened(file: GivenFile, progress: Progress | None = None) -> TextIO:
-    """The file's text, with line ends as they are; InvalidInputError for what is none."""
+    """The file's text, with line ends as they are; InvalidInputError for what is not text."""
     stream = _bytes_of(file, progress)
     try:
         return io.TextIOWrapper(stream, encoding=_encoding(file, stream.peek(4096)), newline="")

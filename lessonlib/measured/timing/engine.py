@@ -38,7 +38,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "q8_0": {"weights": "q8_0", "changed": {}, "flash": True},
     "q4_0": {"weights": "q4_0", "changed": {}, "flash": True},
 }
-MARKS = 2  # tokens of a prompt that are no words: a comma and the last stop
+MARKS = 2  # tokens of a prompt that are not words: a comma and the last stop
 STEPS = 32  # output tokens of a timing of decode
 SHORT = 32  # tokens of context in the middle of those steps, as few as time_server's prompts allow
 ROUNDS = 3

@@ -30,7 +30,7 @@ from lessonlib.model.model import Model
 from lessonlib.model.precision import bytes_of
 
 FORMATS = {"fp16": "F16", "q8_0": "Q8_0", "q4_0": "Q4_0"}  # our names of formats, and GGUF's
-TEXTS = 4e6  # bytes of a file that are no weights: the tokens, most of all
+TEXTS = 4e6  # bytes of a file that are not weights: the tokens, most of all
 SPARE = 500e6  # bytes of disk left free
 HEADER_SIZES = (1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8)  # bytes of a value in a GGUF header, by its kind
 END = 128  # the token that ends a text, after those of single bytes

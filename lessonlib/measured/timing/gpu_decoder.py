@@ -85,7 +85,7 @@ class TorchNetwork:
         extra = mixer.window or mixer.gate_outputs or mixer.other_weights or ffn.other_weights or model.head_bias
         extra = extra or mixer.values_are_keys or block.matrices or model.matrices or model.layer_tables
         if extra or mixer.value_dim or not ffn.gated or model.position_weights:
-            raise InvalidInputError(f"TorchDecoder: {model.name!r} is no plain Llama; take one of the catalogue.")
+            raise InvalidInputError(f"TorchDecoder: {model.name!r} is not a plain Llama; take one of the catalogue.")
         self.model, self.device, self.dtype, self.memory = model, torch.device(device), dtype, memory
         self.mixer, self.heads, self.kv_heads, self.dim = mixer, mixer.heads, mixer.kv_heads, mixer.head_dim
         self.counts = Counts()

@@ -201,7 +201,7 @@ def _read(kind: type, entry: Any, where: str, name: str = "") -> Any:
 def record_from(data: Any, name: str = "given") -> Record:
     """A Record from parsed JSON; InvalidInputError naming `name` and the field for anything that is not one."""
     if not isinstance(data, dict) or data.get("schema") != SCHEMA:
-        problem = f"its schema is not {SCHEMA!r}, so it is no timing record of this library"
+        problem = f"its schema is not {SCHEMA!r}, so it is not a timing record of this library"
         raise InvalidInputError(f"timing record {name}: {problem}.")
     record = _read(Record, data, "timing record", name)
     where = f"timing record {name}"

@@ -1,3 +1,1 @@
 """A published config.json read as a model: the families as data, and the reader that follows them."""
-
-from lessonlib.model.config.reader import read_config_as_model

@@ -6,6 +6,7 @@ class of another layout. Each changes the count, so each is refused, with what t
 
 import re
 from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
 from lessonlib.base.errors import InvalidInputError, UnsupportedModelError, shown
@@ -28,7 +29,7 @@ OTHERWISE = {
 
 
 def names_of(config: dict[str, Any]) -> list[str]:
-    """The classes that a config names; InvalidInputError where they are no names."""
+    """The classes that a config names; InvalidInputError where they are not names."""
     names = config.get("architectures")
     names = [names] if isinstance(names, str) else names
     if names is None:
@@ -45,9 +46,14 @@ def plain(name: str) -> str:
 
 def family_of(name: str) -> str | None:
     """The family whose class this is, None where no row has it."""
-    found = [family for family in FAMILIES if plain(family) == plain(name)]
-    found += [family for family, other in OTHERWISE.items() if other == plain(name)]
-    return found[0] if found and CAUSAL.search(name) else None
+    return _families().get(plain(name)) if CAUSAL.search(name) else None
+
+
+@cache
+def _families() -> dict[str, str]:
+    """Each plain name of a class and its family: the first row of that name, else the first that is called so."""
+    otherwise = {name: family for family, name in reversed(OTHERWISE.items())}
+    return otherwise | {plain(family): family for family in reversed(FAMILIES)}
 
 
 def refuse_other_heads(config: dict[str, Any], wrapper: bool = False) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from lessonlib.base.errors import UnsupportedModelError, shown
 from lessonlib.model.config.classes import DRAFT_KEYS, names_of
 from lessonlib.model.config.families import FAMILIES
-from lessonlib.model.config.keys import Keys, require_parsed
+from lessonlib.model.config.keys import Keys, no_deeper, require_parsed
 from lessonlib.model.config.reader import read_fields
 from lessonlib.model.config.unread import keys_not_read
 
@@ -16,6 +16,7 @@ from lessonlib.model.config.unread import keys_not_read
 HARMLESS = ("eagle_config", "eagle_aux_hidden_state_layer_ids", "norm_before_residual", "target_model_type")
 
 
+@no_deeper()
 def eagle3_sizes(config: Any) -> dict[str, Any]:
     """The arguments of `DraftHead.eagle3`; UnsupportedModelError for a draft of another kind."""
     require_parsed(config)

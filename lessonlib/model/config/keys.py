@@ -3,11 +3,12 @@
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from copy import copy
+from functools import cache
 from typing import Any
 
 import numpy as np
 
-from lessonlib.base.checks import REFUSED, count, optional
+from lessonlib.base.checks import REFUSED, Rule, count, optional
 from lessonlib.base.errors import InvalidInputError, LessonError, UnsupportedModelError, shown
 from lessonlib.model.config.family import Family, Switch
 
@@ -39,6 +40,11 @@ def require_parsed(value: Any, name: str = "config") -> None:
             require_parsed(inner, name)
     elif value is not None and not isinstance(value, str | int | float | np.generic):
         raise InvalidInputError(f"{name} holds {shown(value)}; expected what a config.json may hold.")
+
+
+@cache
+def _size_or_null(least: int) -> Rule:
+    return optional(count(least, LARGEST_NUMBER))
 
 
 class Keys:
@@ -89,7 +95,7 @@ class Keys:
     def optional(self, key: str, least: int = 1) -> int | None:
         """The value as an int, None if it is null; InvalidInputError for anything else."""
         value = self.value(key)
-        rule = optional(count(least, LARGEST_NUMBER))
+        rule = _size_or_null(least)
         turned = rule.turn(value)
         if turned is REFUSED:
             raise self.wrong(key, value, rule.expected)

@@ -10,7 +10,7 @@ from typing import Any
 
 from lessonlib.base.errors import InvalidInputError, UnsupportedModelError, shown
 from lessonlib.base.text import one_line
-from lessonlib.model.config.keys import require_parsed
+from lessonlib.model.config.keys import no_deeper, require_parsed
 from lessonlib.model.config.wrappers import language_part
 
 PLAIN = {
@@ -21,6 +21,7 @@ SKIPPED = ("modules_to_not_convert", "ignore", "ignored_layers", "exclude_module
 MOST_MODULES = 4  # kinds of module that a sentence names
 
 
+@no_deeper()
 def stored_as(config: dict[str, Any]) -> tuple[dict[str, Any], str]:
     """The fields of Precision in which the file is stored, those that are not its defaults, and the same in words.
 
@@ -62,7 +63,7 @@ def stored_as(config: dict[str, Any]) -> tuple[dict[str, Any], str]:
 
 
 def _word(value: Any) -> str:
-    """A name as the tables here have it; "" for what is none."""
+    """A name as the tables here have it; "" for what is not a name."""
     return value.lower().replace("_", "-") if isinstance(value, str) else ""
 
 

@@ -35,7 +35,7 @@ def language_part(config: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ..
     """The config of the language model alone, and in words what stands beside it and is not counted.
 
     A config without towers is returned as it is. UnsupportedModelError where two parts could be meant or where levels
-    disagree on whether the embedding is the head, InvalidInputError for a part that is no object.
+    disagree on whether the embedding is the head, InvalidInputError for a part that is not an object.
     """
     left_out: list[str] = []
     levels = [config]

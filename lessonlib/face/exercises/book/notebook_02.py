@@ -18,33 +18,35 @@ THOUGHT = 0.9  # share of the reasoning output that is thought, before the answe
 
 @predict("%")
 def agent_prefill_share(answer: Number) -> str:
-    """One agent step of the median lengths runs alone, its history cached. What per cent of its seconds is prefill?
+    """An agent step of the median lengths runs alone, with its history cached. What per cent of its time is prefill?
 
     - Its 728 new tokens go through in one pass. Each output token after the first needs a pass of its own.
-    - A pass of 728 tokens computes; a step reads all weights, and here a long cache, for one token.
+    - A pass of 728 tokens is compute bound; a step reads all weights, and here a long cache, for one token.
     """
     cost = cost_of(AGENT)
     new = AGENT.prompt - AGENT.cached
     answer.value = 100 * cost.prefill.seconds / cost.seconds
     answer.slip(
-        100 * cost.prefill.flops / cost.flops, "That is the share of FLOPs. A step does few, but it reads every weight."
+        100 * cost.prefill.flops / cost.flops,
+        "That is the share of FLOPs. A step has few of them, but it reads every weight.",
     )
     answer.slip(
         100 * new / (new + AGENT.output),
-        "That is the share of tokens. New prompt tokens go through in one pass, output tokens in one pass each.",
+        "That is the share of tokens. All new prompt tokens share one pass; each output token needs a pass of its own.",
     )
     return (
-        f"Prefill {1e3 * cost.prefill.seconds:.0f} ms, decode {cost.decode.seconds:.2f} s: prefill is {answer} of the "
-        f"seconds. It has {100 * cost.prefill.flops / cost.flops:.0f} % of the FLOPs, but one pass of "
-        f"{AGENT.output}."
+        f"Prefill takes {1e3 * cost.prefill.seconds:.0f} ms and decode {cost.decode.seconds:.2f} s: prefill is "
+        f"{answer} "
+        f"of the time. It has {100 * cost.prefill.flops / cost.flops:.0f} % of the FLOPs, but is only one of "
+        f"{AGENT.output} passes."
     )
 
 
 @predict("decode steps")
 def prefill_in_steps(answer: Number) -> str:
-    """Alone on an A100 (312 TFLOP/s, 2.04 TB/s), chat's prefill of 1,024 tokens takes as long as how many decode steps?
+    """Alone on an A100 (312 TFLOP/s, 2.04 TB/s), how many decode steps take as long as chat's prefill of 1,024 tokens?
 
-    - A step reads all the weights. In that time the A100 could compute a ridge of tokens: 312 / 2.04.
+    - A step reads all the weights. In that time the A100 could compute as many tokens as its ridge: 312 / 2.04.
     """
     a100 = replace(server(), accelerator=load_accelerator("a100-sxm-80gb"))
     cost = request_cost(a100, CHAT)
@@ -56,10 +58,11 @@ def prefill_in_steps(answer: Number) -> str:
         cost_of(CHAT).prefill.seconds * cost_of(CHAT).decode.passes / cost_of(CHAT).decode.seconds,
         "That is the H100, whose ridge is higher.",
     )
-    answer.slip(1, "That holds under the ridge only.")
+    answer.slip(1, "That holds only for a prompt under the ridge.")
     return (
         f"The ridge is {ridge_tokens(a100):.0f} tokens, and 1,024 tokens hold {CHAT.prompt / ridge_tokens(a100):.1f} "
-        f"ridges. A step also reads its cache, and the head works for one position: {answer}."
+        f"ridges. A step also reads its cache, and the head works for one position, so the prefill takes as long as "
+        f"{answer}."
     )
 
 
@@ -67,31 +70,32 @@ def prefill_in_steps(answer: Number) -> str:
 def gpu_share_of_chat(answer: Number) -> str:
     """32 chat requests (1,024 -> 128) start together. How many milliseconds of GPU time is one request's share?
 
-    - `.seconds` is the GPU clock for the whole batch, `.undisturbed` the request clock: own prefill, then the steps.
-    - Take request_cost(server, chat, batch=32).seconds, and divide by the batch.
+    - In its cost .seconds is the GPU clock for the whole batch, and .undisturbed the request clock.
+    - Take request_cost(server, medians["chat"], batch=32).seconds, and divide it by the batch.
     """
     ms, wait = 1e3 * cost_of(CHAT, 32).seconds, 1e3 * cost_of(CHAT, 32).undisturbed
     answer.value = ms / 32
     answer.slip(ms, "That is the GPU clock of all 32 together. One request's share is a 32nd of it.")
-    answer.slip(wait, "That is the request clock. In its steps the GPU serves the other 31 as well.")
+    answer.slip(wait, "That is the request clock. In its steps the GPU serves the other 31 requests as well.")
     answer.slip(
-        wait / 32, "You shared the request clock among 32. All 32 prompts have to be prefilled, not only that user's."
+        wait / 32, "You divided the request clock by 32. But all 32 prompts have to be prefilled, not only that user's."
     )
     answer.slip(
         1e3 * cost_of(CHAT).seconds / 32,
-        "You shared the time of one request alone among 32. The steps are shared; the prefills add up.",
+        "You divided the time of one request alone by 32. The steps are shared; the prefills add up.",
     )
     return (
-        f"GPU clock for all 32: {ms / 1e3:.4f} s. Divided by 32: {answer}. The request clock shows {wait / 1e3:.4f} s."
+        f"The GPU clock for all 32 is {ms / 1e3:.4f} s. A 32nd of it is {answer}. The request clock shows "
+        f"{wait / 1e3:.4f} s."
     )
 
 
 @number("requests", tolerance=0.001)
 def reasoning_limit(answer: Number) -> str:
-    """How many reasoning requests (128 -> 12,800) are under way on a full H100, its memory handed out in pages?
+    """How many reasoning requests (128 -> 12,800) are under way on a full H100 whose memory is handed out in pages?
 
     - On average a request is in the middle of its answer: it holds its prompt and half of its output.
-    - Divide the memory left after the weights by that. lessonlib.policy.memory_batch(server, request) does it, too.
+    - Divide the memory left after the weights by that. lessonlib.policy.memory_batch(server, request) does the same.
     """
     machine, tokens = server(), REASONING.prompt + REASONING.output // 2
     answer.value = memory_batch(machine, REASONING)
@@ -101,7 +105,7 @@ def reasoning_limit(answer: Number) -> str:
     )
     answer.slip(
         largest_batch(REASONING, tokens=REASONING.prompt),
-        "You counted the prompt only. The cache grows with every output token.",
+        "You counted the prompt alone. The cache grows with every output token.",
     )
     answer.slip(
         largest_batch(REASONING, memory_free=machine.memory_available, tokens=tokens),
@@ -113,24 +117,24 @@ def reasoning_limit(answer: Number) -> str:
     )
     return (
         f"{machine.memory_free / 1e9:.2f} GB are free after the weights; one of {tokens:,} tokens holds "
-        f"{machine.sequence_bytes(float(tokens)) / 1e9:.3f} GB of cache on average. So {answer} are under way."
+        f"{machine.sequence_bytes(float(tokens)) / 1e9:.3f} GB of cache on average. So there is room for {answer}."
     )
 
 
 @number("s")
 def wait_by_little(answer: Number) -> str:
-    """How many seconds does a user wait on a full server of production's means?
+    """How many seconds does a user wait on a full server of production requests of the mean lengths?
 
-    - The wait is the batch times the GPU time of one request. Both stand in the table above.
+    - The wait is the batch times the GPU time of one request. Both are in the table above.
     """
     state = steady_state(server(), load_workload("production-reasoning").mean)
     answer.value = state.wait
     answer.slip(
-        state.seconds_per_request, "That is the GPU time of one request. The GPU serves the others meanwhile, too."
+        state.seconds_per_request, "That is the GPU time of one request. Meanwhile the GPU serves the others, too."
     )
     answer.slip(
         state.ttft + state.steps * state.step,
-        "That is the request clock: own prefill, then all steps. Other users' prefills run in between.",
+        "That is the request clock: the user's own prefill, then all steps. Other users' prefills run in between.",
     )
     answer.slip(cost_of(state.request).undisturbed, "That is one request alone.")
     return f"{state.batch} requests x {1e3 * state.seconds_per_request:.1f} ms = {answer}."
@@ -140,8 +144,8 @@ def wait_by_little(answer: Number) -> str:
 def chat_share_at_limit(answer: Number) -> str:
     """On a full server of chat's means (1,155 -> 211), what per cent of the GPU clock is prefill?
 
-    - With hundreds of requests a step shares the weights among hundreds of tokens. What does a prompt share?
-    - steady_state(server, means["chat"]) is such a server. Its .shares are of the GPU clock.
+    - With hundreds of requests, hundreds of tokens share one read of the weights. What does a prompt share?
+    - steady_state(server, means["chat"]) is such a server. Its .shares are those of the GPU clock.
     """
     mean = load_workload("chat").mean
     full = steady_state(server(), mean)
@@ -154,7 +158,7 @@ def chat_share_at_limit(answer: Number) -> str:
     answer.slip(100 * (1 - full.shares["prefill"]), "That is the share of decode; prefill is the rest.")
     answer.slip(
         100 * steady_state(server(), CHAT).shares["prefill"],
-        "That is a server of the two medians. Of many requests the means decide, for GPU time adds up.",
+        "That is a server of the two medians. For many requests the means decide, because GPU time adds up.",
     )
     return (
         f"At batch {full.batch:,} a request takes {1e3 * full.seconds_per_request:.1f} ms of GPU time, "
@@ -164,32 +168,35 @@ def chat_share_at_limit(answer: Number) -> str:
 
 @predict("times")
 def bill_by_medians(answer: Number) -> str:
-    """On full servers, how many times the GPU time of production's median request does its mean request take?
+    """On full servers, how many times as much GPU time does production's mean request take as its median request?
 
-    - It has more prompt tokens and more output tokens, each output token reads more cache, and fewer requests fit.
+    - The mean request has more prompt tokens and more output tokens, each of which reads more cache, and fewer fit.
+    - steady_state(server, medians["production-reasoning"]).seconds_per_request is that of the median request. The mean
+      request's is in the table above.
     """
     production = load_workload("production-reasoning")
     median, mean = (steady_state(server(), request) for request in (production.request, production.mean))
     answer.value = mean.seconds_per_request / median.seconds_per_request
     answer.slip(
         mean.request.output / median.request.output,
-        "That is the ratio of the output tokens. Each of them also reads a longer cache, and prompts count.",
+        "That is the ratio of the output tokens. Each of them also reads a longer cache, and the prompts count as "
+        "well.",
     )
     answer.slip(
         (mean.request.prompt + mean.request.output) / (median.request.prompt + median.request.output),
         "That is the ratio of all tokens. Each output token also reads a longer cache.",
     )
     return (
-        f"{1e3 * mean.seconds_per_request:.0f} ms / {1e3 * median.seconds_per_request:.1f} ms = {answer}. Of the mean "
-        f"request {mean.batch} fit, of the median one {median.batch}; a step of the mean one reads "
+        f"{1e3 * mean.seconds_per_request:.0f} ms / {1e3 * median.seconds_per_request:.1f} ms = {answer}. "
+        f"{mean.batch} mean requests fit, but {median.batch} median ones, and each mean request reads "
         f"{(mean.request.prompt + mean.request.output / 2) / (median.request.prompt + median.request.output / 2):.1f} "
-        "times the cache."
+        "times as much cache in a step."
     )
 
 
 @number("output tokens per prompt token")
 def ratio_at_32(answer: Number) -> str:
-    """At batch 32, how many output tokens for each prompt token bring prefill down to 5 % of the GPU clock, by rho?
+    """By rho, at batch 32, how many output tokens for each prompt token bring prefill down to 5 % of the GPU clock?
 
     - Set rho = b n_in / (ridge n_out) to 5 / 95 and solve for n_out / n_in.
     - The ridge of the H100 is peak / bandwidth, 989e12 / 3.35e12 FLOP/byte.
@@ -199,7 +206,7 @@ def ratio_at_32(answer: Number) -> str:
     answer.value = ratio
     answer.slip(ratio / 32, "That is batch 1. At batch 32 a step serves 32 requests at once.")
     answer.slip(
-        32 / (ridge * 0.05), "Nearly: rho is prefill over decode, not prefill over all. A share of 5 % is 5 to 95."
+        32 / (ridge * 0.05), "Nearly: rho is prefill over decode, not prefill over the sum. A share of 5 % is 5 to 95."
     )
     answer.slip(1 / ratio, "That is prompt tokens for each output token: the other way round.")
     return f"n_out / n_in = b / (ridge x 5 / 95) = 32 / ({ridge:.1f} x 0.0526) = {answer}."
@@ -207,7 +214,7 @@ def ratio_at_32(answer: Number) -> str:
 
 @choice("c")
 def hundred_to_one(answer: Choice) -> str:
-    """How many requests of a production R1 service have an output at least 100 times their prompt?
+    """What share of the requests of a production R1 service have an output at least 100 times as long as their prompt?
 
     a: 90 % or more
     b: about 50 %
@@ -222,19 +229,19 @@ def hundred_to_one(answer: Choice) -> str:
         f"{min(medians):.1f} and {max(medians):.1f}",
     )
     answer.says(
-        a="100 to 1 is competition mathematics: a short problem and a long thought. Most prompts are no such thing.",
+        a="100 to 1 is competition mathematics: a short problem and a long thought. Most requests are nothing like it.",
         b=f"The median ratio is far smaller than 100: between {middle}.",
-        c=f"Between {bounds} %: the service released prompt and output lengths separately, so only bounds can be "
+        c=f"It is between {bounds} %: the service released prompt and output lengths separately, so only bounds can be "
         f"given. The median ratio lies between {middle}.",
     )
-    return f"{answer}: between {bounds} % of the requests."
+    return f"{answer}. It is between {bounds} % of the requests."
 
 
 @number("s")
 def first_answer_token(answer: Number) -> str:
     """Alone on the GPU, after how many seconds does the first answer token of the reasoning request come?
 
-    - 90 % of the 12,800 output tokens are thought. The answer begins with the next one.
+    - 90 % of the 12,800 output tokens are thought. The answer begins with the token after these.
     - What does a request cost whose output ends with that token?
     """
     begins = cost_of(Request(REASONING.prompt, round(THOUGHT * REASONING.output) + 1))
@@ -244,7 +251,8 @@ def first_answer_token(answer: Number) -> str:
         "That is TTFT: the first token of the thought. The user sees an answer only after the thought.",
     )
     answer.slip(
-        cost_of(REASONING).undisturbed, "That is the last token. The answer begins a tenth of the output earlier."
+        cost_of(REASONING).undisturbed,
+        "That is when the last token comes. The answer begins a tenth of the output earlier.",
     )
     return (
         f"Output token {begins.request.output:,} is the first of the answer. A request that ends there takes {answer}; "

@@ -27,10 +27,10 @@ def _bytes_that_grow(name: str) -> float:
 
 @number("MB", tolerance=0.004)
 def alternating_cache(answer: Number) -> str:
-    """How much cache does gpt-oss-20b hold for the finished reasoning answer (12,927 tokens, bf16)?
+    """How many MB of cache does gpt-oss-20b hold for the finished reasoning answer (12,927 tokens, bf16)?
 
-    - Half of its layers keep all tokens, half the last 128. A token takes 2,048 bytes in one layer.
-    - 12 layers x 2,048 bytes x 12,927 tokens, and 12 layers x 2,048 bytes x 128 tokens.
+    - Half of its layers keep all tokens, and half keep the last 128. A token takes 2,048 bytes in one layer.
+    - Add 12 layers x 2,048 bytes x 12,927 tokens and 12 layers x 2,048 bytes x 128 tokens.
     """
     tokens = REASONING.prompt + REASONING.output - 1
     deployment = Deployment(load_model("gpt-oss-20b"), load_accelerator("h100-sxm"))
@@ -44,7 +44,7 @@ def alternating_cache(answer: Number) -> str:
     answer.value = sliding + full
     answer.slip(whole, "You let every layer keep every token. The sliding layers keep the last 128 only.")
     answer.slip(2 * sliding, "You let every layer slide. Half of them keep all tokens.")
-    answer.slip(full, "These are the full layers. The sliding ones hold a little.")
+    answer.slip(full, "That is the full layers alone. The sliding ones hold a little, too.")
     return (
         f"{layers} full layers hold {tokens:,} tokens: {full:.1f} MB. {layers} sliding ones hold {window} tokens: "
         f"{sliding:.1f} MB. Together {answer}. Without windows it would be {whole:.1f} MB."
@@ -53,7 +53,7 @@ def alternating_cache(answer: Number) -> str:
 
 @number("TB")
 def cache_of_an_answer(answer: Number) -> str:
-    """How much cache do all steps of the reasoning answer read together (128 -> 12,800, batch 1)?
+    """How many TB of cache do all steps of the reasoning answer read together (128 -> 12,800, batch 1)?
 
     - Step k finds 128 + k - 1 tokens in the cache. Each takes 131,072 bytes.
     - The sum of 128, 129, ... 12,926 is a triangle on a narrow strip: steps x (first + last) / 2.
@@ -64,7 +64,7 @@ def cache_of_an_answer(answer: Number) -> str:
         read.end / 1e12,
         "You read the cache at its final size in every step. It grows: the first step finds 128 tokens.",
     )
-    answer.slip(read.flat / 1e12, "You let the cache stay as the prompt left it. Every step adds a token to it.")
+    answer.slip(read.flat / 1e12, "You left the cache as the prompt left it. Every step adds a token to it.")
     return (
         f"{LAST_STEP:,} steps x (128 + 12,926) / 2 tokens x {server().cache_bytes_per_token:,.0f} bytes = {answer}. At "
         f"the final size in every step it would be {read.end / 1e12:.2f} TB."
@@ -73,9 +73,9 @@ def cache_of_an_answer(answer: Number) -> str:
 
 @number("times")
 def sparse_step(answer: Number) -> str:
-    """How many times as much cache does the last step of the reasoning answer read in DeepSeek-V3 as in V3.2?
+    """In the last step of the reasoning answer, how many times as much cache does DeepSeek-V3 read as V3.2?
 
-    - Layers and bytes of a number are the same in both: numbers of one layer are enough.
+    - Both have the same layers and the same bytes a number, so it is enough to compare the numbers of one layer.
     - V3 reads 576 numbers of each of 12,926 tokens. V3.2 reads 576 of each chosen token, and 128 of all.
     """
     tokens = REASONING.prompt + REASONING.output - 2
@@ -90,11 +90,11 @@ def sparse_step(answer: Number) -> str:
     answer.slip(dense / chosen, "You left out the indexer. It reads a key of every token, to find the chosen ones.")
     answer.slip(
         dense / (chosen + keys * chosen / dense),
-        "You read the index keys of the chosen tokens only. Without the keys of all, how would it choose them?",
+        "You read the index keys of the chosen tokens only. How would the layer choose them without the keys of all?",
     )
     return (
         f"V3 reads {dense / 1e6:.0f} MB. V3.2 reads {chosen / 1e6:.0f} MB of latents and {keys / 1e6:.0f} MB of index "
-        f"keys, more than of what they choose. V3 reads {answer} as much."
+        f"keys: more keys than latents. V3 reads {answer} as much."
     )
 
 
@@ -112,11 +112,11 @@ def last_over_first(answer: Number) -> str:
     answer.slip(alone[1] / alone[0], "That is one request alone. Here 32 caches grow at the same time.")
     answer.slip(
         (REASONING.prompt + LAST_STEP) / (REASONING.prompt + 1),
-        "That is how the cache grows. A step reads the weights as well, and they stay as they are.",
+        "That is how the cache grows. A step also reads the weights, and they stay as they are.",
     )
     return (
-        f"The weights take {weights:.2f} ms in every step. 32 caches take {first - weights:.2f} ms at first and "
-        f"{last - weights:.2f} ms in the end. So the last step is {answer} as long."
+        f"The weights take {weights:.2f} ms in every step. The 32 caches take {first - weights:.2f} ms at first and "
+        f"{last - weights:.2f} ms at the end. So the last step is {answer} as long."
     )
 
 
@@ -135,19 +135,19 @@ def tpot_near_the_end(answer: Choice) -> str:
     mean = (first + last) / 2
     answer.says(
         a=f"TPOT is not constant: it is an average, {mean:.1f} ms, of steps from {first:.1f} to {last:.1f} ms.",
-        b=f"{last:.1f} ms over an average of {mean:.1f} ms is {last / mean:.2f}. The first tokens came in "
+        b=f"{last:.1f} ms over an average of {mean:.1f} ms is {last / mean:.2f}. The first tokens took "
         f"{first / mean:.2f} of TPOT.",
         c=f"That is last over first, {last / first:.2f}. TPOT is the average, not the first step.",
     )
     return f"{answer} The average is {mean:.1f} ms, the last step {last:.1f} ms."
 
 
-@predict("percent")
+@predict("%")
 def steady_last_over_first(answer: Number) -> str:
     """31 neighbours are spread over their answers. By how many per cent is your last step longer than your first?
 
     - What grows from your first step to your last? One cache out of 32.
-    - step_parts(server, reasoning, position, 32).seconds, at position 1 and at position 12,799.
+    - Compare policy.step_parts(server, reasoning, position, 32).seconds at position 1 and at position 12,799.
     """
     (first, last), together, alone = _first_and_last(32), _first_and_last(32, together=True), _first_and_last(1)
     answer.value = 100 * (last / first - 1)
@@ -160,15 +160,18 @@ def steady_last_over_first(answer: Number) -> str:
         100 * (alone[1] / alone[0] - 1),
         "That is one request alone. With neighbours the step is longer, and your own growth a smaller part.",
     )
-    return f"{first:.2f} ms and {last:.2f} ms: {answer}. Your own cache adds {last - first:.2f} ms. Nothing else grows."
+    return (
+        f"The first takes {first:.2f} ms and the last {last:.2f} ms, which is {answer} longer. Your own cache adds "
+        f"{last - first:.2f} ms. Nothing else grows."
+    )
 
 
 @number("tokens")
 def cache_passes_weights(answer: Number) -> str:
-    """At batch 32, from which span on does a step move more bytes of cache than of weights?
+    """At batch 32, from a span of how many tokens on does a step move more bytes of cache than of weights?
 
     - A step reads 15.01 GB of weights, whatever the batch.
-    - 15.01 GB / (32 sequences x 131,072 bytes).
+    - Divide 15.01 GB / (32 sequences x 131,072 bytes).
     """
     weights, each = server().sizes.dense_bytes, server().cache_bytes_per_token
     alone, full = (span_where_cache_passes_weights(server(), batch) or 0 for batch in (1, 32))
@@ -179,8 +182,9 @@ def cache_passes_weights(answer: Number) -> str:
         "You counted all the weights that are stored. A step does not read the input embedding.",
     )
     return (
-        f"{weights / 1e9:.3f} GB / (32 x {each:,.0f} bytes) = {weights / (32 * each):.1f}. The first whole span above "
-        f"it: {answer}. At batch 1 it would be {alone:,} tokens."
+        f"{weights / 1e9:.3f} GB / (32 x {each:,.0f} bytes) = {weights / (32 * each):.1f}, and the first whole span "
+        "above "
+        f"that is {answer}. At batch 1 it would be {alone:,} tokens."
     )
 
 
@@ -189,14 +193,14 @@ def twice_the_answer(answer: Number) -> str:
     """At batch 16, how many times as long does an answer of 25,600 tokens take as one of 12,800?
 
     - The weights' part doubles. The caches' part grows with the square of the length.
-    - request_cost(server, Request(128, 25_600), 16).seconds, over the same with 12_800.
+    - Divide request_cost(server, Request(128, 25_600), 16).seconds by the same with 12_800.
     """
     once, twice = cost_of(REASONING, 16), cost_of(TWICE, 16)
     answer.value = twice.seconds / once.seconds
     answer.slip(2, "Twice the steps, but the later steps are longer than any before.")
     answer.slip(
         4,
-        "That would be right if a step read the cache only: twice the steps, each twice as long on average. The "
+        "That would be right if a step read the cache alone: twice the steps, each twice as long on average. The "
         "weights do not grow.",
     )
     answer.slip(
@@ -204,24 +208,25 @@ def twice_the_answer(answer: Number) -> str:
         "That is one request alone. At batch 16 a larger part of a step grows.",
     )
     return (
-        f"Weights: {once.decode.linear.seconds:.0f} s, then {twice.decode.linear.seconds:.0f} s, twice. Caches: "
-        f"{once.decode.attention.seconds:.0f} s, then {twice.decode.attention.seconds:.0f} s, four times. Together "
-        f"{answer} as long."
+        f"Reading the weights takes {once.decode.linear.seconds:.0f} s, then {twice.decode.linear.seconds:.0f} s: "
+        "twice "
+        f"as long. Reading the caches takes {once.decode.attention.seconds:.0f} s, then "
+        f"{twice.decode.attention.seconds:.0f} s: four times as long. Together they take {answer} as long."
     )
 
 
 @choice("b")
 def what_paging_saves(answer: Choice) -> str:
-    """A server turns from contiguous memory to blocks of 16 tokens. What becomes of a long answer's steps?
+    """A server changes from contiguous memory to blocks of 16 tokens. What happens to the steps of a long answer?
 
     a: They grow more slowly along the answer.
-    b: They stay as they are, in the same batch.
-    c: They stop growing, as old blocks are not read.
+    b: They stay as they are, at the same batch.
+    c: They stop growing, because old blocks are not read.
 
     - Which bytes does paging get rid of: bytes that were read, or bytes that were only reserved?
     """
     answer.says(
-        a="Growth is the tokens in the cache. Which of them would a block save from being read?",
+        a="A step grows with the tokens in the cache. Which of these tokens would a block keep from being read?",
         b="A step reads every cached token, wherever it lies. Paging frees what nobody used; then more requests fit, "
         "and their caches make every step longer.",
         c="Old tokens are attended to as new ones are. Only a sliding window leaves some out.",
@@ -231,20 +236,22 @@ def what_paging_saves(answer: Choice) -> str:
 
 @choice("a")
 def level_then_apart(answer: Choice) -> str:
-    """Without a cache both make about 60 tokens a second. Which one is faster at 32,768 tokens of context?
+    """Without a cache gpt-oss-120b and Qwen3-30B-A3B both make about 60 tokens a second here. Which one is faster at
+    32,768 tokens of context?
 
     a: gpt-oss-120b.
     b: Qwen3-30B-A3B.
     c: Neither: both slow down alike.
 
-    - What a step reads more of at 32,768 tokens is cache. Compare the layers that keep all tokens.
+    - At 32,768 tokens a step reads more cache, and no more weights. Compare the layers that keep all tokens.
     - Half of the layers of gpt-oss-120b have a window of 128 tokens.
     """
     gpt, qwen = _bytes_that_grow("gpt-oss-120b"), _bytes_that_grow("qwen3-30b-a3b")
     answer.says(
         a=f"A cached token takes {gpt:,.0f} bytes in those layers of gpt-oss-120b that keep it, and {qwen:,.0f} bytes "
         "in Qwen3-30B-A3B. The count of parameters plays no part in how a step grows.",
-        b="It has fewer parameters, but that is not what grows. Compare the bytes of a cached token.",
-        c="Their weights cost a step about the same. Their caches do not: look at layers, KV heads and windows.",
+        b="It has fewer parameters, but parameters are not what grows. Compare the bytes of a cached token.",
+        c="Reading their weights takes about as long. Reading their caches does not: look at layers, KV heads and "
+        "windows.",
     )
     return f"{answer} In its layers that keep all tokens, a token takes {gpt:,.0f} bytes, against {qwen:,.0f}."

@@ -56,11 +56,11 @@ def past_capacity(requests: int = 8_000, rate: float = 4.0) -> ServingRun:
 
 @number("tokens")
 def cache_against_compute(answer: Number) -> str:
-    """Llama-3.1-8B in bf16 on an H100, `server`: at which span does reading a token's cache take as long as computing
-    its linear layers at peak?
+    """For Llama-3.1-8B in bf16 on an H100, at a span of how many tokens does reading a token's cache take as long as
+    computing its linear layers at peak?
 
-    - The reading takes K x span / bandwidth seconds, the computing 2 P / peak.
-    - 2 P is `pass_cost(server, new=1).linear.flops`: 15.01e9 FLOP.
+    - To read takes K x span / bandwidth seconds, to compute 2 P / peak.
+    - 2 P is pass_cost(server, new=1).linear.flops, which is 15.01e9 FLOP.
     """
     machine, flops = server(), pass_cost(server(), 1).linear.flops
     answer.value = even_span(machine)
@@ -71,44 +71,45 @@ def cache_against_compute(answer: Number) -> str:
     )
     answer.slip(ridge_tokens(machine), "That is the ridge, which compares computing with the reading of weights.")
     return (
-        f"{flops:.4g} FLOP / {machine.peak:.3g} FLOP/s are {1e6 * flops / machine.peak:.1f} microseconds. In these, "
-        f"{machine.bandwidth:.3g} B/s read the caches of {answer}, {machine.cache_bytes_per_token:,.0f} B each."
+        f"{flops:.4g} FLOP / {machine.peak:.3g} FLOP/s are {1e6 * flops / machine.peak:.1f} microseconds. In "
+        f"that time {machine.bandwidth:.3g} B/s read the cache of {answer}, {machine.cache_bytes_per_token:,.0f} B "
+        "each."
     )
 
 
 @number("times")
 def chi_of_another(answer: Number) -> str:
-    """What is chi of a reasoning request, 128 -> 12,800, on `other`, Qwen3-8B in bf16 on an L40S?
+    """What is chi of a reasoning request (128 -> 12,800) for Qwen3-8B in bf16 on an L40S?
 
-    - First the span of equal times on that server, as above. Then the mean span over it.
-    - The prompt is computed as well: times n_out / (new + n_out). That takes off one per cent.
+    - First find the span of equal times on that server, as above: even_span(other). Then divide the mean span by it.
+    - The prompt is computed as well, so multiply by n_out / (new + n_out). That takes off one per cent.
     """
     machine, even = other(), even_span(other())
     answer.value = chi(machine, REASONING)
     answer.slip(
         (REASONING.prompt + REASONING.output) / even,
-        "You took the longest span. On average half of it is there.",
+        "You took the span at the end. On average half of the output is there.",
     )
     answer.slip(chi(server(), REASONING), "That is Llama-3.1-8B on an H100, whose memory is fast beside its peak.")
     return (
         f"The times are equal at a span of {even:,.0f} tokens. The mean span is {128 + 6_400:,}, "
-        f"{(128 + 6_400) / even:.2f} times as much; of the tokens, {12_800 / 12_928:.1%} are output: {answer}."
+        f"{(128 + 6_400) / even:.2f} times as much. Output tokens are {100 * 12_800 / 12_928:.1f} % of all: {answer}."
     )
 
 
 @number("requests")
 def roof_batch_of_chat(answer: Number) -> str:
-    """From which batch on are the linear layers of a chat server compute bound, its prompts (1,155 -> 211) mixed in?
+    """From which batch on are the linear layers of a chat server (1,155 -> 211) compute bound, its prompts mixed in?
 
     - A pass of b requests carries b output tokens, and b x new / n_out prompt tokens beside them.
-    - The sum is the ridge, 295 tokens.
+    - At the roof batch their sum is the ridge, 295 tokens.
     """
     ridge = ridge_tokens(server())
     answer.value = roof_batch(server(), CHAT_MEAN)
-    answer.slip(ridge, "That is the ridge. Beside each output token the pass carries prompt tokens of newcomers.")
+    answer.slip(ridge, "That is the ridge. Beside each output token the pass also carries prompt tokens of newcomers.")
     answer.slip(
         ridge / (CHAT_MEAN.prompt / CHAT_MEAN.output),
-        "You counted the prompt tokens only. Output tokens ride, too.",
+        "You counted the prompt tokens alone. The output tokens count, too.",
     )
     return (
         f"For each output token {CHAT_MEAN.prompt / CHAT_MEAN.output:.2f} prompt tokens ride along: "
@@ -118,8 +119,8 @@ def roof_batch_of_chat(answer: Number) -> str:
 
 @choice("b")
 def wall_before_roof(answer: Choice) -> str:
-    """The GPU gets twice the memory, and holds more than twice the batch. A reasoning request took 4.1 s of GPU time.
-    And now?
+    """On a full server a reasoning request took 4.1 s of GPU time. Now the GPU gets twice the memory, and holds more
+    than twice the batch. How much GPU time does a request take?
 
     a: about 2.0 s
     b: about 3.6 s
@@ -131,20 +132,27 @@ def wall_before_roof(answer: Choice) -> str:
     limit, share, rest = full.batch, full.shares["attention"], full.shares["linear"]
     answer.says(
         a="A batch twice as large halves each one's share of the weights. The caches are not shared, and at batch "
-        f"{limit} they are {share:.0%} of a step.",
-        b=f"The weights' share falls, the caches' does not: at batch {limit} the caches are {share:.0%} of a step "
-        "already.",
-        c=f"The weights are shared by more requests, so something is saved: but only on their {rest:.0%} of a step.",
+        f"{limit} they are {100 * share:.0f} % of a step.",
+        b=f"The weights cost each request less, but its cache costs as much as before: at batch {limit} the caches are "
+        f"already {100 * share:.0f} % of a step.",
+        c=f"The weights are shared by more requests, so something is saved, but only on their {100 * rest:.0f} % of a "
+        "step.",
     )
-    return f"{answer}. At batch {limit} the caches take {share:.0%} of the steps, and batching never divides a cache."
+    return (
+        f"{answer}. At batch {limit} the caches take {100 * share:.0f} % of the steps' time, and batching never "
+        "divides "
+        "a cache."
+    )
 
 
 @predict("requests")
 def batch_under_a_target(answer: Number) -> str:
-    """A full chat server holds 368 requests, with 53 ms from token to token. The target is 20 ms. Which batch keeps it?
+    """A full chat server holds 368 requests, with 53 ms from token to token. The target is 20 ms. What is the
+    largest batch that keeps it?
 
     - TPOT is the wait over the steps. The wait is the batch times the GPU time of one request.
-    - If the GPU time of one request stayed, the batch would fall as the TPOT. But at a smaller batch it rises a little.
+    - If the GPU time of one request stayed the same, the batch would fall in proportion to TPOT. But with fewer to
+      share the weights, a request takes a little more GPU time.
     """
     full, batch = steady_state(server(), CHAT_MEAN), at_latency(server(), CHAT_MEAN, 0.02).batch
     answer.value = batch
@@ -158,21 +166,21 @@ def batch_under_a_target(answer: Number) -> str:
 
 @number("GB")
 def experts_at_32(answer: Number) -> str:
-    """How many GB does a step of Qwen3-30B-A3B read at batch 32, in bf16, caches apart?
+    """How many GB of weights does a step of Qwen3-30B-A3B read at batch 32, in bf16?
 
     - Of 128 experts, a token leaves a given one idle with probability 1 - 8/128.
-    - E (1 - (1 - k/E)**32) experts are read, and nearly all that is stored is experts.
+    - A step reads E (1 - (1 - k/E)**32) experts in each layer, and nearly all that is stored is experts.
     """
     one, many = (pass_cost(mixture(), 1, batch=batch).linear.bytes / 1e9 for batch in (1, 32))
     idle = (1 - 8 / 128) ** 32
     answer.value = many
     answer.slip(
         one,
-        "That is one token's experts. 32 tokens choose for themselves, and together they wake most of the experts.",
+        "That is one token's experts. Each of 32 tokens chooses its own, and together they choose most of the experts.",
     )
     answer.slip(
         mixture().sizes.resident_bytes / 1e9,
-        "That is all that is stored. A few experts are left over, and the input embedding is looked up.",
+        "That is all that is stored. A few experts are not read, and the input embedding is only looked up.",
     )
     return (
         f"A given expert stays idle through 32 tokens with probability {idle:.3f}, so {128 * (1 - idle):.0f} of 128 "
@@ -182,22 +190,23 @@ def experts_at_32(answer: Number) -> str:
 
 @predict("times one answer")
 def sixteen_thoughts(answer: Number) -> str:
-    """Sixteen answers to one reasoning prompt, decoded together: how many times the GPU time of one?
+    """Sixteen answers to one reasoning prompt are decoded together. How many times the GPU time of one answer do they
+    take?
 
     - At batch 1 the cache is about a twentieth of the bytes.
-    - Weights once, caches sixteen times.
+    - A step of all sixteen reads the weights once, and sixteen caches.
     """
     cache = cost_of(REASONING).decode.attention.seconds / cost_of(REASONING).seconds
     answer.value = parallel_thoughts(server(), REASONING, 16)
     answer.slip(16, "They share every read of the weights. Only the caches are read sixteen times.")
     answer.slip(1, "Each thought reads a cache of its own. That part is paid sixteen times.")
-    return f"Of one answer's time {cache:.1%} is the cache. 1 + 15 x {cache:.4f} = {answer}."
+    return f"The cache takes {100 * cache:.1f} % of one answer's time. 1 + 15 x {cache:.4f} = {answer}."
 
 
-@predict("% of the slots")
+@predict("%")
 def slots_of_a_static_batch(answer: Number) -> str:
     """32 production answers start together, and nobody joins until the longest is done. The mean answer has 1,592
-    tokens. What per cent of the slots (32 x steps) do work?
+    tokens. What per cent of the slots (32 x steps) are used?
 
     - The batch runs as long as its longest answer.
     - One answer in a hundred has more than 13,000 tokens.
@@ -205,7 +214,11 @@ def slots_of_a_static_batch(answer: Number) -> str:
     answers = load_lengths("production-reasoning", "output").sample(np.random.default_rng(0), 32 * 4_000)
     longest = answers.reshape(4_000, 32).max(axis=1).mean()
     answer.value = 100 * answers.mean() / longest
-    return f"The longest of 32 has {longest:,.0f} tokens on average, the mean answer {answers.mean():,.0f}: {answer}."
+    return (
+        f"The longest of 32 has {longest:,.0f} tokens on average, and the mean answer {answers.mean():,.0f}: {answer} "
+        "of the "
+        "slots are used."
+    )
 
 
 @choice("c")
@@ -221,16 +234,18 @@ def how_long_you_watch(answer: Choice) -> str:
     runs = [past_capacity(count) for count in (2_000, 8_000, 32_000)]
     seen = ", ".join(format_seconds(run.percentiles("ttft", (50,))[0], 2) for run in runs)
     answer.says(
-        a="That holds while there is room for all. Here the queue grows by one request a second.",
-        b=f"There is a moment at which that is so. After 2,000, 8,000 and 32,000 requests it is {seen}.",
-        c=f"The queue never ends. After 2,000, 8,000 and 32,000 requests the median is {seen}.",
+        a="That holds as long as there is room for all. Here, once memory is full, the queue grows by one request a "
+        "second.",
+        b=f"At some moment that is so. But after 2,000, 8,000 and 32,000 requests it is {seen}.",
+        c=f"Once memory is full, the queue only grows. After 2,000, 8,000 and 32,000 requests the median is {seen}.",
     )
     return f"{answer}. The queue grows by {runs[1].growth:.1f} requests a second for ever."
 
 
 @choice("c")
 def goodput_past_capacity(answer: Choice) -> str:
-    """Of these four requests a second, how many are answered in time: first token within 1 s, then 15 ms a token?
+    """8,000 requests come, four a second. How many a second are answered in time, with the first token within 1 s and
+    then 15 ms a token?
 
     a: three a second
     b: one or two a second
@@ -241,29 +256,29 @@ def goodput_past_capacity(answer: Choice) -> str:
     run = past_capacity()
     share, good = run.goodput(ttft=1, tpot=0.015)
     answer.says(
-        a=f"So many are served. But all of them have queued first: {share:.0%} are in time.",
+        a=f"That many are served, but nearly all of them have queued first: only {100 * share:.0f} % are in time.",
         b=f"Nobody is taken out of turn, so nearly all are late: {good:.1f} a second are in time.",
-        c=f"Only those are in time who came before the queue: {share:.0%} of all.",
+        c=f"Only those are in time who came before the queue: {100 * share:.0f} % of all.",
     )
-    return f"{answer}: {good:.1f} a second. The server works as hard as ever, for requests that are late."
+    return f"{answer}. It is {good:.1f} a second: the server works as hard as ever, for requests that are late."
 
 
 @choice("c")
 def expert_against_tensor(answer: Choice) -> str:
-    """DeepSeek-R1 in fp8 on 32 H800s, memory full. How many times the output tokens a second of tensor parallelism does
-    the expert layout reach?
+    """DeepSeek-R1 runs in fp8 on 32 H800s, with memory full. How many times as many output tokens a second does the
+    expert layout reach as tensor parallelism?
 
     a: about as many
     b: three times
     c: more than ten times
 
-    - Where do the caches lie, once or 32 times? How large a batch is that?
+    - Is each cache stored once, or 32 times? How large a batch does that allow?
     """
     expert, tensor = (r1_per_device(32, layout) for layout in ("expert", "tensor"))
     found = f"{expert:,.0f} tokens/s a GPU against {tensor:,.0f}"
     answer.says(
-        a=f"Both spread the weights. But tensor parallelism copies each latent on every device: {found}.",
-        b=f"More than that: {found}.",
+        a=f"Both spread the weights. But tensor parallelism copies each latent to every device: {found}.",
+        b=f"It is more than that: {found}.",
         c=f"{found}: no cache is stored or read twice, so the batch is far larger.",
     )
-    return f"{answer}: {found}."
+    return f"{answer}. It is {found}."

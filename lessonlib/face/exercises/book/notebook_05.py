@@ -47,10 +47,10 @@ def _disk() -> PrefixReload:
 
 @predict("%")
 def free_prefill(answer: Number) -> str:
-    """Qwen3-8B on one A100, alone, 600 prompt and 3,000 output tokens. Its prefill takes no time at all. What per cent
-    of its time is saved?
+    """Qwen3-8B on one A100 serves one request alone, of 600 prompt and 3,000 output tokens. If its prefill took no time
+    at all, what per cent of its time would be saved?
 
-    - Infinitely fast means that the whole prefill falls away. So: which share of the seconds is prefill?
+    - With an infinitely fast prefill, the whole prefill falls away. So what share of the time is prefill?
     - The ridge of an A100 is 153 tokens. How many decode steps does a prefill of 600 tokens cost? 2,999 steps follow.
     """
     cost = request_cost(older(), SUMMARY)
@@ -64,31 +64,31 @@ def free_prefill(answer: Number) -> str:
         "That is the prefill's share of the FLOPs. What is saved is a share of seconds.",
     )
     return (
-        f"The prefill takes {1e3 * cost.prefill.seconds:.1f} ms, as long as a few steps, and there are 2,999 of those: "
-        f"{answer}."
+        f"The prefill takes {1e3 * cost.prefill.seconds:.1f} ms, as long as a few steps, and 2,999 steps follow. So "
+        f"{answer} is saved."
     )
 
 
 @number("times")
 def prefill_three_times(answer: Number) -> str:
-    """A full server of chat's mean requests. Its prefill becomes three times as fast. How many times faster is the
-    server?
+    """On a full server of chat's mean requests, prefill becomes three times as fast. How many times as fast as before
+    is the server?
 
-    - Amdahl: time before over time after, (prefill + decode) / (prefill / 3 + decode).
+    - Amdahl divides the time before by the time after: (prefill + decode) / (prefill / 3 + decode).
     - full["chat"].shares["prefill"] is the share of GPU time that is prefill.
     """
     state = full("chat")
     share = state.shares["prefill"]
     answer.value = _faster(state)
     answer.slip(3, "Only the prefill is three times as fast. The decode takes as long as before.")
-    answer.slip(_faster(state, float("inf")), "That is an infinitely fast prefill. A third of it stays.")
+    answer.slip(_faster(state, float("inf")), "That is an infinitely fast prefill. Here a third of the prefill stays.")
     cost = request_cost(server(), load_workload("chat").request)
     answer.slip(
         faster_prefill(cost.prefill.seconds, cost.decode.seconds, 3.0),
         "That is one request alone. Take the full server.",
     )
     saved = 2 * share / 3
-    return f"Prefill is {100 * share:.1f} % of GPU time, and a third of it stays: 1 / (1 - {saved:.4f}) = {answer}."
+    return f"Prefill is {100 * share:.1f} % of GPU time, and two thirds of that go: 1 / (1 - {saved:.4f}) = {answer}."
 
 
 @choice("c")
@@ -100,47 +100,49 @@ def mixed_chat(answer: Choice) -> str:
     b: about 20 %
     c: about 55 %, nearly what it was
 
-    - At which batch do the linear layers of a mixed pass reach the roof? Before that, compute is to spare.
+    - At which batch do the linear layers of a mixed pass reach the roof? Below it, there is compute to spare.
     - A prompt token that rides along still has to be computed.
     """
     state, mixed = full("chat"), full("chat", mixed=True)
     before, after = (100 * one.shares["prefill"] for one in (state, mixed))
     few = steady_state(server(), load_workload("chat").mean, 16, mixed=True)
     answer.says(
-        a=f"So it is at batch 16, with {100 * few.shares['prefill']:.1f} %. At batch {state.batch} the linear layers "
+        a=f"That is so at batch 16, with {100 * few.shares['prefill']:.1f} %. At batch {state.batch} the linear layers "
         f"compute without a pause, and the prompt tokens have to be computed as well: {after:.0f} %.",
         b=f"There is no compute to spare at batch {state.batch}. It is {after:.0f} %.",
-        c=f"{after:.1f} % against {before:.1f} %: what is saved is the reading of weights, and nobody waited for that.",
+        c=f"It is {after:.1f} % against {before:.1f} %. Mixing saves reads of weights, and nobody waited for these.",
     )
     return f"{answer}. It is {after:.1f} % against {before:.1f} % without mixing."
 
 
 @number("output tokens", tolerance=0.001)
 def short_prompt(answer: Number) -> str:
-    """A prompt of 100 tokens, alone: from how many output tokens on is its prefill under 5 % of the time?
+    """A request with a prompt of 100 tokens runs alone. From how many output tokens on does its prefill take under 5 %
+    of the time?
 
-    - What does a prefill of 100 tokens cost, in decode steps?
-    - Under 5 % is at least 19 steps for one prefill. And the prefill emits a token itself.
+    - How many decode steps take as long as a prefill of 100 tokens?
+    - Under 5 % means at least 19 times the prefill in steps. And the prefill emits a token itself.
     """
     prefill, step = (pass_cost(server(), new, cached).seconds for new, cached in ((100, 0), (1, 100)))
     exact, rho = break_even_output(server(), 100), break_even_by_rho(server(), 100)
     answer.value = exact
     answer.slip(round(rho), RHO_IS_NOT_IT)
     answer.slip(rho, RHO_IS_NOT_IT)
-    answer.slip(exact - 1, "Close: these are the steps. The prefill emits one more token.")
+    answer.slip(exact - 1, "Nearly: that is the number of steps. The prefill emits one more token.")
     return (
-        f"The prefill takes {1e3 * prefill:.3f} ms, a step {1e3 * step:.3f} ms: as much. 5 to 95 is 1 to 19, and the "
-        f"prefill emits the first token: {answer}. rho said {rho:.1f}."
+        f"The prefill takes {1e3 * prefill:.3f} ms, and a step as long, {1e3 * step:.3f} ms. 5 to 95 is 1 to 19, and "
+        "the "
+        f"prefill emits the first token: {answer}. rho says {rho:.1f}."
     )
 
 
 @number("ms")
 def reload_agent(answer: Number) -> str:
-    """The agent step finds 102,919 tokens of its prompt in a prefix cache, in the memory of the CPU. How many ms does
-    it take to bring their KV cache to the GPU over PCIe 5.0, 63 GB/s one way?
+    """The agent step finds 102,919 tokens of its prompt in a prefix cache, in the memory of the CPU. How many
+    milliseconds does it take to bring their KV cache to the GPU over PCIe 5.0, 63 GB/s one way?
 
-    - Bytes of a cached token: 131,072 for Llama-3.1-8B in bf16.
-    - Bytes over byte/s.
+    - The bytes of a cached token are 131,072 for Llama-3.1-8B in bf16.
+    - Divide the bytes of all tokens by the bytes that the link carries in a second.
     """
     request = load_workload("agent-step").request
     found = prefix_reload(server(), request, PCIE)
@@ -159,31 +161,31 @@ def prefix_on_disk(answer: Choice) -> str:
     b: to compute it again, but less than twice as quick
     c: to compute it again, by far: ten times as quick or more
 
-    - Fetching: 1,000 x 131,072 bytes over 7 GB/s.
-    - Computing: 2 FLOP for each of 8 billion parameters and each token, at 989 TFLOP/s.
+    - To fetch takes 1,000 x 131,072 bytes over 7 GB/s.
+    - To compute takes 2 FLOP for each of 8 billion parameters and each token, at 989 TFLOP/s.
     """
     found = _disk()
     fetch, again = 1e3 * found.reload, 1e3 * found.recompute
     answer.says(
         a=f"That would be so over NVLink. From the disk it takes {fetch:.1f} ms, and computing takes {again:.1f} ms.",
-        b=f"Fetching takes {fetch:.1f} ms, computing {again:.1f} ms.",
-        c=f"A disk is slow, but so is a prefill: {fetch:.1f} ms against {again:.1f} ms.",
+        b=f"Fetching takes {fetch:.1f} ms, and computing {again:.1f} ms.",
+        c=f"A disk is slow, but a prefill takes its time, too: {fetch:.1f} ms against {again:.1f} ms.",
     )
-    return f"{answer}: {fetch:.1f} ms against {again:.1f} ms."
+    return f"{answer}. To fetch it takes {fetch:.1f} ms, and to compute it {again:.1f} ms."
 
 
 @number("decode GPUs")
 def decode_gpus(answer: Number) -> str:
-    """Production R1, full servers of the mean request. One GPU only prefills. How many GPUs that only decode does it
-    keep busy?
+    """Production R1 runs on full servers of its mean request. One GPU does nothing but prefill. How many GPUs that do
+    nothing but decode does it keep busy?
 
-    - GPU seconds of decode over GPU seconds of prefill, of the same request.
+    - Divide the GPU seconds of decode by those of prefill, of the same request.
     - full["production R1"].shares has the share of prefill, of linear layers and of attention.
     """
     state = full("production-reasoning")
     prefill = state.shares["prefill"]
     answer.value = (1 - prefill) / prefill
-    answer.slip(1 / prefill, "That is all GPU time over prefill's. The prefill GPU itself does not decode.")
+    answer.slip(1 / prefill, "That is all GPU time over that of prefill. The GPU that prefills does not decode.")
     share = state.shares["linear"] / prefill
     answer.slip(share, "You left out the reading of the KV caches, which is most of decode.")
     return f"Prefill is {100 * prefill:.2f} % of GPU time, decode {100 * (1 - prefill):.2f} %: {answer}."

@@ -34,8 +34,8 @@ def reached_on_an_a6000(answer: Number) -> str:
     """Llama 3 8B in fp16 on an RTX A6000: 40.25 tokens a second were published. Its bandwidth is 768 GB/s. What per
     cent of the bandwidth was reached?
 
-    - Bytes a second are bytes a step times steps a second. A step reads what `step.linear.bytes` says.
-    - point_of(row).fraction is floor over measured time; the cache, still small, is in it.
+    - Bytes a second are bytes a step times steps a second. The cell above prints the bytes of a step in the middle.
+    - In code it is point_of(a6000).fraction: floor over measured time. The cache, still small, is in it.
     """
     row = published_row("m0280")
     point, deployment = point_of(row), deployment_of(row)
@@ -43,23 +43,24 @@ def reached_on_an_a6000(answer: Number) -> str:
     answer.value = 100 * point.floor / point.measured
     answer.slip(
         100 * (point.floor + table) / point.measured,
-        "You streamed the whole file. The input embedding is a look-up: one row a token.",
+        "You streamed the whole file. The input embedding is only looked up: one row for each token.",
     )
     floor = 1e3 * point.floor / point.passes
-    return f"The floor of a step is {floor:.2f} ms, the measured time {1e3 / row.value:.2f} ms: {answer}."
+    return f"The floor of a step is {floor:.2f} ms, and the measured time {1e3 / row.value:.2f} ms: {answer}."
 
 
 @predict("%")
 def fraction_on_hbm(answer: Number) -> str:
-    """Decode of one sequence on one device with HBM, as published: what per cent of the datasheet's bandwidth does it
-    reach in the median?
+    """In published measurements, what per cent of the datasheet's bandwidth does decode of one sequence, on one device
+    with HBM, reach in the median?
 
-    - Faster memory makes shorter steps. What else is in a step, that no memory makes shorter?
-    - Median of point.fraction over the points of decode_search() whose memory_class is HBM.
+    - Faster memory makes shorter steps. What else is in a step that no memory makes shorter?
+    - The RTX A6000 above, whose steps are longer, reached about four fifths. Expect less here.
+    - In code it is the median of point.fraction over the points of decode_search() whose memory_class is HBM.
     """
     hbm, gddr, unified = (100 * median(_fractions(name)) for name in ("HBM", "GDDR", "unified"))
     answer.value = hbm
-    answer.slip(100, "That is the datasheet, or near it. Hardly anybody measures that.")
+    answer.slip(100, "That is the datasheet itself. Nobody measures that.")
     return (
         f"The {len(_fractions('HBM'))} rows on HBM reach {answer} in the median, GDDR {gddr:.0f} % and unified memory "
         f"{unified:.0f} %."
@@ -68,7 +69,7 @@ def fraction_on_hbm(answer: Number) -> str:
 
 @choice("b")
 def which_row_is_impossible(answer: Choice) -> str:
-    """Five published rows of Qwen2-7B in fp16 on H100s, one engine. Which one cannot be true?
+    """Five published rows are of Qwen2-7B in fp16 on H100s, with one engine. Which one cannot be true?
 
     a: one device, 64 sequences, 128 -> 128
     b: one device, 16 sequences, 2,048 -> 2,048
@@ -83,20 +84,20 @@ def which_row_is_impossible(answer: Choice) -> str:
     answer.says(
         a=f"Many sequences, few steps: its floor is {a.floor:.2f} s, and {a.measured:.2f} s were measured.",
         b=f"Its floor is {b.floor:.1f} s, and {b.measured:.2f} s are claimed. There is no time for 2,047 steps in it.",
-        c=f"Four devices read four times as fast: its floor is {c.floor:.2f} s, and {c.measured:.2f} s were measured.",
-        d=f"Possible: its floor is {d.floor:.2f} s, and {d.measured:.2f} s were measured.",
-        e=f"Possible: its floor is {e.floor:.2f} s, and {e.measured:.2f} s were measured.",
+        c=f"Four devices read four times as fast. Its floor is {c.floor:.2f} s, and {c.measured:.2f} s were measured.",
+        d=f"It is possible. Its floor is {d.floor:.2f} s, and {d.measured:.2f} s were measured.",
+        e=f"It is possible. Its floor is {e.floor:.2f} s, and {e.measured:.2f} s were measured.",
     )
-    return f"{answer}: {b.measured:.2f} s claimed, at least {b.floor:.1f} s needed."
+    return f"{answer}. It claims {b.measured:.2f} s, and needs {b.floor:.1f} s at least."
 
 
 @number("times")
 def faster_memory(answer: Number) -> str:
-    """A B200 has 8 TB/s, an H100 3.35. Llama-3.1-8B in bf16, one sequence, empty cache: how many times faster is a step
-    on the B200, by the two numbers?
+    """A B200 reads 7.7 TB/s, an H100 3.35. Llama-3.1-8B in bf16 decodes one sequence with an empty cache. By the two
+    numbers, how many times as fast is a step on the B200?
 
     - A step is bytes / (fraction x bandwidth) + overhead. Only the first part gets shorter.
-    - The two numbers are in the row "all" of the table; the weights are 15.01 GB.
+    - The two numbers are in the row "all" of the table, and a step reads 15.01 GB of weights.
     """
     h100, b200 = _step_by_two_numbers("h100-sxm"), _step_by_two_numbers("b200")
     answer.value = h100 / b200
@@ -104,38 +105,42 @@ def faster_memory(answer: Number) -> str:
         load_accelerator("b200").bandwidth / load_accelerator("h100-sxm").bandwidth,
         "That is the ratio of the datasheets. The overhead of a step stays what it was.",
     )
-    return f"H100 {1e3 * h100:.2f} ms, B200 {1e3 * b200:.2f} ms: {answer}."
+    return f"A step takes {1e3 * h100:.2f} ms on an H100 and {1e3 * b200:.2f} ms on a B200: {answer} as fast."
 
 
 @number("%")
 def slope_of_the_cache(answer: Number) -> str:
-    """On a B200 a step of Llama-3.1-8B grew by 0.000018 ms with each token of context, cache in bf16. At what per cent
-    of 8 TB/s was the cache read?
+    """On a B200 (7.7 TB/s) a step of Llama-3.1-8B grew by 18 ns with each token of context, whose cache is in bf16. At
+    what per cent of the bandwidth was the cache read?
 
     - One token more of context is that token's K and V more to read, in every layer.
-    - deployment_of(published_row("m2815")).cache_bytes_per_token over 8 TB/s is the floor of the slope.
+    - The floor of the slope is deployment_of(published_row("m2815")).cache_bytes_per_token over 7.7 TB/s.
     """
     row = published_row("m2815")  # its value is the slope, in seconds for a token
     each, bandwidth = deployment_of(row).cache_bytes_per_token, deployment_of(row).bandwidth
     percent = 100 * each / bandwidth / row.value
     answer.value = percent
-    answer.slip(percent / 2, "You counted K only, or one byte a number. K and V, two bytes each.")
-    answer.slip(4 * percent, "You counted all query heads. The cache has KV heads only.")
-    return f"A token has {each:,.0f} B of cache. At 8 TB/s that is {1e3 * each / bandwidth:.3g} ms: {answer}."
+    answer.slip(percent / 2, "You counted K without V, or one byte a number. In bf16 a number has two.")
+    answer.slip(4 * percent, "You counted all query heads. The cache has the KV heads only.")
+    return (
+        f"A token has {each:,.0f} B of cache. At {bandwidth / 1e12:.1f} TB/s they take {1e9 * each / bandwidth:.2f} "
+        "ns, which "
+        f"is {answer} of {1e9 * row.value:.0f} ns."
+    )
 
 
 @predict("ms")
 def eight_devices(answer: Number) -> str:
-    """Llama-2-7B in bf16, one sequence: on one A100 a step was measured to take 9.5 ms. How long did it take split over
-    eight?
+    """Llama-2-7B in bf16 decodes one sequence. On one A100 a step was measured to take 9.5 ms. How many milliseconds
+    did it take, split over eight?
 
     - Some 2 ms of the 9.5 are overhead. Only the reading shrinks to an eighth.
-    - The overhead stays, and two all-reduces a layer are new: each of them waits.
+    - The overhead stays, and each layer now waits for two all-reduces.
     """
     one, eight = (1e3 / published_row(name).value for name in ("m1349", "m1369"))  # Llama-2-7B in bf16 on so many A100
     answer.value = eight
-    answer.slip(one / 8, "That is what the datasheets give: an eighth of the bytes for each device.")
-    return f"{answer}, {one / eight:.1f} times as fast: the overhead of a step stays, and all-reduces come on top."
+    answer.slip(one / 8, "That is what the datasheets say: an eighth of the bytes for each device.")
+    return f"It took {answer}, {one / eight:.1f} times as fast: the overhead stays, and all-reduces come on top."
 
 
 @predict("%")
@@ -143,23 +148,24 @@ def unseen_publishers(answer: Number) -> str:
     """The two numbers are fitted on half of the publishers. By what per cent are they off in the median on the half
     that they have not seen?
 
-    - They were off by 6.6 % on what they were fitted to. Other people have other engines.
+    - They were off by 6.6 % on what they were fitted to. Other publishers have other engines.
+    - The error on the unseen half is larger, but less than twice as large.
     """
     search = decode_search()
     seen = search.alternate()
     ratios = search.judged(seen)["two numbers"]
     fitted, unseen = (100 * relative_errors(ratios[half]).median for half in (seen, ~seen))
     answer.value = unseen
-    answer.slip(fitted, "That is the error on what they were fitted to. Strangers are harder.")
+    answer.slip(fitted, "That is the error on what they were fitted to. What was not seen is harder.")
     return f"The two numbers are off by {fitted:.1f} % on the publishers that they saw, and by {answer} on the others."
 
 
 @predict("s")
 def reasoning_on_an_a100(answer: Number) -> str:
-    """The reasoning request (128 -> 12,800), alone on one A100, by the two numbers: how long does it take?
+    """By the two numbers, how many seconds does the reasoning request (128 -> 12,800) take, alone on one A100?
 
     - The reading of all steps takes 99.6 s at the full bandwidth. Divide it by the fraction.
-    - Each of 12,799 steps has the overhead as well.
+    - Add the overhead of 12,799 steps.
     """
     floor = replace(server(), accelerator=load_accelerator("a100-sxm-80gb"))
     typical = typical_efficiency("a100-sxm-80gb").middle
@@ -182,16 +188,16 @@ def _turns(efficiency: Efficiency) -> Iterator[int]:
 
 @predict("requests")
 def levers_change_places(answer: Number) -> str:
-    """At the floor W8A8 passes int4 weights on a chat server from a batch of 26. From which batch does it at the middle
-    of the typical range?
+    """At the floor W8A8 gains more than int4 weights do on a chat server from a batch of 26 on. From which batch on
+    does it at the middle of the typical range?
 
     - A typical server reaches about 0.8 of the bandwidth, and less than half of the peak.
-    - If compute is slower, a batch of prompts takes its time sooner.
+    - So computing becomes the longer part from a smaller batch on, and W8A8 is the lever that halves it.
     """
     typical = typical_efficiency("h100-sxm").middle
     floor, answer.value = next(_turns(Efficiency())), float(next(_turns(typical)))
-    answer.slip(floor, "That is the floor. Bytes and FLOPs do not lose the same.")
+    answer.slip(floor, "That is the batch at the floor. Real servers lose more of the FLOP/s than of the bandwidth.")
     return (
-        f"Instead of at {floor} they change places at {answer}: a typical server reaches {typical.mfu:.2f} of the peak "
+        f"They change places not at {floor} but at {answer}: a typical server reaches {typical.mfu:.2f} of the peak "
         f"and {typical.mbu:.2f} of the bandwidth, so FLOPs count sooner."
     )

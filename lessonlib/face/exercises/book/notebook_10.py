@@ -38,8 +38,9 @@ def sample_cost(batch: int) -> TrafficCost:
 def sample_concurrency(answer: Number) -> str:
     """How many of the sample's requests does memory hold at a time, on average?
 
-    - Take what memory leaves beside the weights, and the bytes of a request on average *over time*.
-    - Weight each request by its output tokens: it holds its place for that many steps, half of its answer on average.
+    - Divide the memory that the weights leave free by the bytes that a request holds on average over time.
+    - Weight each request by its output tokens: for that many steps it holds its prompt and, on average, half its
+      answer.
     """
     free, each = server().memory_free, server().cache_bytes_per_token
     mean = float(sample().prompt.mean() + sample().output.mean() / 2)
@@ -51,31 +52,32 @@ def sample_concurrency(answer: Number) -> str:
         "way are long ones.",
     )
     return (
-        f"{answer}. Over time a place holds {free / sample_limit() / each:,.0f} tokens, and the mean request has "
+        f"It holds {answer}. Over time a place holds {free / sample_limit() / each:,.0f} tokens, and the mean request "
+        "has "
         f"{mean:,.0f} in the middle of its answer; by that {by_mean:,.0f} would fit."
     )
 
 
-@predict("per cent")
+@predict("%")
 def sample_prefill_share(answer: Number) -> str:
     """What per cent of the GPU clock is prefill, with as many of the sample's requests under way as memory holds?
 
-    - Steps are shared by all under way, prompts are not. But each reads its own cache in every step.
+    - All requests under way share a step, and none shares a prompt. But each reads its own cache in every step.
     """
     alone, full = sample_cost(1), sample_cost(sample_limit())
     prefill, decode = (1e3 * phase.seconds / len(sample()) for phase in (full.prefill, full.decode))
     answer.value = 100 * (1 - full.decode_share)
     answer.slip(100 * (1 - alone.decode_share), "That is one request alone. On a full server steps are shared.")
-    answer.slip(100 * full.decode_share, "That is decode's share. The rest is asked for.")
+    answer.slip(100 * full.decode_share, "That is decode's share. The question asks for the rest.")
     return (
         f"A request takes {prefill:.1f} ms of prefill and {decode:.0f} ms of decode, of which reading caches is most: "
-        f"{answer}. Alone it is {100 * (1 - alone.decode_share):.1g} per cent."
+        f"prefill is {answer}. Alone it is {100 * (1 - alone.decode_share):.1g} %."
     )
 
 
 @choice("d")
 def sample_lever(answer: Choice) -> str:
-    """Which of these saves the sample's server most GPU time, each at its own memory limit?
+    """Which of these saves the sample's server the most GPU time, each at its own memory limit?
 
     a: a prefill that takes no time
     b: twice the FLOP/s
@@ -92,9 +94,9 @@ def sample_lever(answer: Choice) -> str:
     full = sample_cost(sample_limit())
     reads = 100 * full.decode.attention.seconds / full.seconds
     answer.says(
-        a=f"Prefill is a small part, and no more than its share can be saved: {free:.2f} times.",
-        b=f"Only the prefill computes for longer than it reads: {peak:.2f} times.",
-        c=f"The weights are shared by all under way, and already the smaller part: {int4:.2f} times.",
-        d=f"Reading caches is {reads:.0f} per cent, and a smaller one lets more in: {fp8:.2f} times.",
+        a=f"Prefill is a small part, and no more than its share can be saved: {free:.2f} times as fast.",
+        b=f"Only prefill computes for longer than it reads: {peak:.2f} times as fast.",
+        c=f"All under way share the weights, which are already the smaller part: {int4:.2f} times as fast.",
+        d=f"Caches take {reads:.0f} % of GPU time, and smaller ones let more requests in: {fp8:.2f} times as fast.",
     )
-    return f"{answer}: {fp8:.2f} times."
+    return f"{answer}. It makes the server {fp8:.2f} times as fast."
