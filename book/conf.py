@@ -35,13 +35,12 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 python_use_unqualified_type_names = True
-python_maximum_signature_line_length = 88
 add_module_names = False
 suppress_warnings = ["ref.python", "docutils"]
 
 html_theme = "pydata_sphinx_theme"
 html_title = project
-html_static_path = ["static", str(PREPARED / "_static")]
+html_static_path = ["static", str(PREPARED / "_static")]  # what is kept, and what is made
 html_css_files = [*sorted(path.name for path in (PREPARED / "_static").glob("*.css")), "book.css"]
 html_favicon = "static/favicon.svg"
 html_copy_source = False

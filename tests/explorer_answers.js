@@ -34,10 +34,10 @@ const QUESTIONS = {
     kinds: X.cacheByKind(d, r.prompt),
   }),
   fits: (X, d, r, one) => X.requireFit(d, r.prompt + r.output, one.batch) ?? "fits",
-  steady: (X, d, r, one) => state(X.steadyState(d, r, one.batch, one.mixed, one.page)),
-  full: (X, d, r, one) => state(X.steadyState(d, r, null, one.mixed, one.page)),
+  steady: (X, d, r, one) => state(X.steadyState(d, r, one.batch, one.mixed)),
+  full: (X, d, r, one) => state(X.steadyState(d, r, null, one.mixed)),
   latency: (X, d, r, one) => {
-    const found = X.atLatency(d, r, one.tpot, one.mixed, one.page);
+    const found = X.atLatency(d, r, one.tpot, one.mixed);
     return { batch: found.batch, binds: found.binds, state: state(found.state) };
   },
   step: (X, d, r, one) => X.stepParts(d, r, one.position, one.batch, one.together),
@@ -89,7 +89,7 @@ function answer(X, data, one) {
 function served(X, data, { requests, arrivals, options, ...settings }) {
   const found = attempt(X, () => X.timeline(X.deploymentOf(data, settings), requests, arrivals, options));
   if (found.refused) return found;
-  const names = ["admitted", "firstToken", "finish", "preemptions", "outputTokens", "requestSeconds", "end", "ended", "seconds"];
+  const names = ["admitted", "firstToken", "finish", "preemptions", "outputTokens", "end", "ended", "seconds"];
   return { ...pick(found, names), mostRunning: Math.max(...found.occupancy.running) };
 }
 
@@ -105,13 +105,14 @@ const FORMATS = {
   commas: (X, value, digits) => X.fixed(value, digits, true),
 };
 
-// All answers to what the tests ask: `kind` is "cases", "views", "served" or "formats".
+// All answers to what the tests ask: `kind` is "cases", "views", "stills", "served" or "formats".
 export function answers(X, { kind, data, asked }) {
   if (kind === "cases") return asked.map((one) => answer(X, data, one));
   if (kind === "views") {
     const numbers = ({ view, setting }) => X.VIEWS[view].compute(data, X.settingOf(view, setting)).numbers;
     return asked.map((one) => attempt(X, () => numbers(one)));
   }
+  if (kind === "stills") return asked.map(({ view, setting }) => attempt(X, () => X.still(data, view, setting)));
   if (kind === "served") return asked.map((one) => served(X, data, one));
   return asked.map(([format, value, digits]) => FORMATS[format](X, value, digits));
 }

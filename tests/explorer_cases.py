@@ -1,7 +1,7 @@
 """Cases over every control of the explorers, drawn from a seed, and what the library itself answers to them.
 
-A case is a dict of plain values, as explorer.js takes it. Most are possible; some have exactly one thing wrong, and some
-are refused by what they are: too large, too long, heads that do not divide, no link, no peak.
+A case is a dict of plain values, as explorer.js takes it. Most are possible; some have exactly one thing wrong, and
+others are refused by what they are: too large, too long, heads that do not divide, no link, no peak.
 """
 
 import math
@@ -45,7 +45,6 @@ BAD: dict[str, tuple[Any, ...]] = {
     "layout": ("ring", "", True, 3),
     "link": (0, -64, math.nan, math.inf, "fast"),
     "memoryFraction": NO_FRACTION,
-    "prefillChunk": NO_COUNT[:7],
     "precision": ("int3", {"blocks": 16}, {"cache": "int3"}, {"experts": "fp4"}, {"compute": ""}, {"head": "99 bits"}),
     "efficiency mfu": NO_FRACTION,
     "efficiency mbu": NO_FRACTION,
@@ -55,7 +54,6 @@ BAD: dict[str, tuple[Any, ...]] = {
     "efficiency all_to_all_latency": NO_SECONDS,
     "position": (*NO_COUNT[:7], 10**6),
     "tpot": (0, -1, math.nan, math.inf, True, "1", 1e-9, 1e-7),
-    "page": (*NO_COUNT[:7], 2**21),
     "mixed": (0, "yes", 1.5),
     "together": (1, None),
     "share": NO_FRACTION,
@@ -64,7 +62,7 @@ BAD: dict[str, tuple[Any, ...]] = {
     "dollars": (0, -1, math.nan, math.inf, True, "2"),
 }
 ASKED_BY = {
-    "position": "step", "together": "step", "tpot": "latency", "page": "steady", "mixed": "full", "share": "even",
+    "position": "step", "together": "step", "tpot": "latency", "mixed": "full", "share": "even",
     "k": "faster", "prefill": "tokens", "dollars": "price", "batch": "cost",
 }  # fmt: skip
 ALSO = ("full", "latency", "step", "traffic", "span", "estimates", "omega", "even", "faster", "tokens", "price", "fits")
@@ -160,14 +158,11 @@ def case(random: Random, number: int) -> dict[str, Any]:
     one["output"] = random.randint(1, 2) if random.random() < 0.1 else scale(random, most)
     if random.random() < 0.35:
         one["cached"] = random.choice([random.randrange(one["prompt"]), one["prompt"] - 1])
-    if random.random() < 0.2:
-        one["prefillChunk"] = random.choice([1 + one["prompt"] // 40, 512, 2048, max(1, one["prompt"] - 1)])
     one["batch"] = 1 if random.random() < 0.3 else scale(random, random.choice([4, 7, 10]))
     one |= {
         "position": random.randint(1, max(1, one["output"] - 1)),
         "together": random.random() < 0.5,
         "tpot": random.choice([0.005, 0.02, 0.05, 0.2, 2.0]),
-        "page": random.choice([1, 1, 16, 100]),
         "mixed": random.random() < 0.4,
         "share": random.choice([0.01, 0.05, 0.5, 1]),
         "k": random.choice([1, 2, 10, 1.5, math.inf]),
@@ -231,8 +226,7 @@ def deployed(one: dict[str, Any]) -> Deployment:
         reached = Efficiency(**given)
     else:
         reached = Efficiency() if given == "floor" else _typical_of(device)[given]
-    names = {"devices": "devices", "layout": "layout", "link": "link"}
-    names |= {"memoryFraction": "memory_fraction", "prefillChunk": "prefill_chunk"}
+    names = {"devices": "devices", "layout": "layout", "link": "link", "memoryFraction": "memory_fraction"}
     changes = {names[name]: one[name] for name in names if name in one}
     return Deployment(models()[one["model"]], device, dtypes, efficiency=reached, **changes)
 
@@ -311,7 +305,7 @@ def _memory(deployment: Deployment, request: Request, one: dict[str, Any]) -> di
 
 
 def _latency(deployment: Deployment, request: Request, one: dict[str, Any]) -> dict[str, Any]:
-    found = at_latency(deployment, request, one["tpot"], one["mixed"], one["page"])
+    found = at_latency(deployment, request, one["tpot"], one["mixed"])
     return {"batch": found.batch, "binds": found.binds, "state": _state(found.state)}
 
 
@@ -347,8 +341,8 @@ QUESTIONS = {
     "cost": _cost,
     "memory": _memory,
     "fits": lambda d, r, one: d.require_fit(r.prompt + r.output, one["batch"]) or "fits",
-    "steady": lambda d, r, one: _state(steady_state(d, r, one["batch"], one["mixed"], one["page"])),
-    "full": lambda d, r, one: _state(steady_state(d, r, None, one["mixed"], one["page"])),
+    "steady": lambda d, r, one: _state(steady_state(d, r, one["batch"], one["mixed"])),
+    "full": lambda d, r, one: _state(steady_state(d, r, None, one["mixed"])),
     "latency": _latency,
     "step": _step,
     "traffic": _traffic,
@@ -379,33 +373,3 @@ def counts_for(one: dict[str, Any]) -> set[str]:
 def is_refused(found: dict[str, Any]) -> bool:
     """Whether anything that was asked is refused."""
     return any(isinstance(value, dict) and "refused" in value for value in found.values())
-
-
-def differences(ours: Any, theirs: Any, where: str = "", scale: float = 0.0) -> list[tuple[str, Any, Any, float]]:
-    """(where, library's, explorer's, relative difference) of each value that differs; `scale`: what a part is part of."""
-    if isinstance(ours, dict) and isinstance(theirs, dict):
-        if ours.keys() != theirs.keys():
-            return [(where, sorted(ours), sorted(theirs), math.inf)]
-        whole = _whole(ours, where, scale)
-        return [one for key in ours for one in differences(ours[key], theirs[key], f"{where}/{key}", whole)]
-    if isinstance(ours, list | tuple) and isinstance(theirs, list):
-        if len(ours) != len(theirs):
-            return [(where, ours, theirs, math.inf)]
-        return [
-            one
-            for i, pair in enumerate(zip(ours, theirs, strict=True))
-            for one in differences(*pair, f"{where}/{i}", scale)
-        ]
-    if isinstance(ours, float | int) and isinstance(theirs, float | int) and not isinstance(ours, bool):
-        if ours == theirs or (math.isnan(ours) and math.isnan(theirs)):
-            return []
-        apart = abs(ours - theirs) / max(abs(ours), scale) if math.isfinite(ours) else math.inf
-        return [(where, ours, theirs, apart)]
-    return [] if ours == theirs and type(ours) is type(theirs) else [(where, ours, theirs, math.inf)]
-
-
-def _whole(ours: dict[str, Any], where: str, scale: float) -> float:
-    """Parts of a steady state are what is left of its seconds: they are held to a share of these."""
-    if "secondsPerRequest" in ours:
-        return float(ours["secondsPerRequest"])
-    return scale if where.endswith("/parts") else 0.0

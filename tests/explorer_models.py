@@ -56,8 +56,8 @@ def own_models() -> tuple[Model, ...]:
     twice = Block(GQA, DENSE, norm_weights=2 * W, matrices=W * 8, again=W, passes=2)
     borrows = Block(GQA, DENSE, norm_weights=2 * W, borrowed_weights=W * W)
     looped = Model(
-        name="passes twice", width=W, vocabulary=8000, blocks=((6, twice), (4, borrows)), matrices=77, idle_weights=4000,
-        position_weights=900, layer_tables=300, head_bias=8000, max_positions=4096,
+        name="passes twice", width=W, vocabulary=8000, blocks=((6, twice), (4, borrows)), matrices=77,
+        idle_weights=4000, position_weights=900, layer_tables=300, head_bias=8000, max_positions=4096,
     )  # fmt: skip
     return (
         _stack("chunks", *((6, mixer) for mixer in chunked), (2, GQA), max_positions=50_000),

@@ -23,7 +23,8 @@ def traffics(many: int) -> list[dict[str, Any]]:
 def _traffic(random: Random) -> dict[str, Any]:
     names = [model.name for model in own_models()[:12]]
     prompts = [random.randint(1, 1500) for _ in range(random.randint(1, 40))]
-    gaps = [random.choice([0.0, random.expovariate(random.choice([1, 10, 100]))]) for _ in prompts]
+    burst = random.random() < 0.4  # all at once, each of them long: memory is not enough for all
+    gaps = [0.0 if burst else random.choice([0.0, random.expovariate(random.choice([1, 10, 100]))]) for _ in prompts]
     arrivals = np.cumsum([0.0, *gaps[1:]]).tolist()
     return {
         "model": random.choice([*names, "llama-3.1-8b", "gpt-oss-20b"]),
@@ -35,17 +36,17 @@ def _traffic(random: Random) -> dict[str, Any]:
         "requests": [
             {
                 "prompt": prompt,
-                "output": random.choice([1, random.randint(1, 300), random.randint(1, 2000)]),
+                "output": 1500 if burst else random.choice([1, random.randint(1, 300), random.randint(1, 2000)]),
                 "cached": random.choice([0, 0, prompt // 2]),
             }
             for prompt in prompts
         ],
         "arrivals": arrivals,
         "options": {
-            "block": random.choice([1, 16, 64, 0] if random.random() < 0.2 else [1, 16]),
-            "watermark": random.choice([0, 0.01, 0.1]),
-            "maxBatch": random.choice([None, None, 1, 5]),
-            "horizon": random.choice([None, None, None, arrivals[-1] / 2]),
+            "block": random.choice([1, 16, 64]),
+            "watermark": random.choice([0, 0, 0.01, 0.1]),
+            "maxBatch": random.choice([None, None, None, 1, 5]),
+            "horizon": random.choice([None, None, None, arrivals[-1] / 2]) or None,
         },
     }
 
@@ -76,5 +77,4 @@ def served(one: dict[str, Any]) -> dict[str, Any]:
         "ended": run.ended,
         "seconds": {name: run.seconds[name] for name in ("prefill", "recompute", "decode", "idle")},
         "mostRunning": int(run.occupancy.running.max()),
-        "requestSeconds": run.request_seconds,
     }

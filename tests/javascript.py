@@ -90,7 +90,8 @@ def _in_chromium(text: str, source: str) -> str:
         try:
             browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
         except Error as error:
-            pytest.skip(f"explorer.js needs Node or Chromium to be run; Chromium does not start: {error.message[:200]}")
+            reason = error.message.splitlines()[0][:200]
+            pytest.skip(f"explorer.js needs Node or Chromium to be run; Chromium does not start: {reason}")
         try:
             page = browser.new_page()
             return page.evaluate(IN_CHROMIUM, [source, DRIVER.read_text(encoding="utf-8"), text])

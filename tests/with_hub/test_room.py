@@ -130,9 +130,13 @@ def test_when_the_proxy_dies_it_comes_again_and_kernels_are_as_they_were(hub, ro
 
 def test_when_the_hub_is_started_again_servers_and_kernels_are_as_they_were(hub, room, run):
     before = {one.pid for visit in room.visits for one in hub.running(visit.learner.name, "jupyterhub-singleuser")}
+    helpers = psutil.Process(hub.process.pid).children()  # the proxy and who stops idle servers, besides the servers
+    helpers = [child for child in helpers if child.pid not in before]
+    assert len(helpers) == 2
     hub.process.send_signal(signal.SIGKILL)
     hub.process.wait()
     hub.start()
+    assert psutil.wait_procs(helpers, 20)[1] == []
     for visit in room.visits:
         for _ in hub.until(f"the proxy has no way to the server of {visit.learner.name}"):
             if run(visit.learner.answered(f"{visit.learner.server}/api/status")):

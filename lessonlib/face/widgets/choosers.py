@@ -54,6 +54,11 @@ class Chooser(ipywidgets.VBox):
         super().__init__([self.upload, self.said])
         self._show("status", f"Until you choose a file: {start!r}.")
 
+    def put(self, value: Any) -> None:
+        """Have this value instead, chosen otherwise than by a file, and say so."""
+        self.value, self.problem = value, ""
+        self._show("status", f"Until you choose a file: {value!r}.")
+
     def take(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
         """The value: of a file at `path`, or of what was uploaded, or the one before. Prints what it is.
 

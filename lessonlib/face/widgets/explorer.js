@@ -11,6 +11,7 @@ const MOST_TOKENS = 2 ** 53; // the largest count that a float64 holds exactly
 const total = (items, of) => items.reduce((sum, item) => sum + of(item), 0);
 const ratio = (over, under) => (under ? over / under : NaN);
 const mapped = (object, of) => Object.fromEntries(Object.entries(object).map(([key, value]) => [key, of(value, key)]));
+const own = (object, name) => (Object.hasOwn(object, name) ? object[name] : undefined); // no "constructor"
 const grouped = (digits) => digits.replace(/\B(?=(\d{3})+$)/g, ",");
 const minus = (x) => (x < 0 || Object.is(x, -0) ? "-" : "");
 const exponent = (power) => `e${power < 0 ? "-" : "+"}${String(Math.abs(power)).padStart(2, "0")}`;
@@ -19,8 +20,8 @@ const exponent = (power) => `e${power < 0 ? "-" : "+"}${String(Math.abs(power)).
 function scaledDigits(x, places) {
   let [whole, bits] = [Math.abs(x), 0n]; // |x| = whole / 2 ** bits
   for (; !Number.isInteger(whole); bits += 1n) whole *= 2;
-  const over = BigInt(whole) * 10n ** BigInt(Math.max(places, 0));
-  const under = 2n ** bits * 10n ** BigInt(Math.max(-places, 0));
+  const [up, down] = [places, -places].map((power) => 10n ** BigInt(Math.max(power, 0)));
+  const [over, under] = [BigInt(whole) * up, down << bits];
   const [quotient, rest] = [over / under, 2n * (over % under)];
   return String(rest > under || (rest === under && quotient % 2n) ? quotient + 1n : quotient);
 }
@@ -32,34 +33,32 @@ function significantDigits(x, digits) {
 }
 // f"{x:.{places}f}", f"{x:.{digits}g}" and f"{n:,}" of Python; with `comma` a comma after each thousand.
 export function fixed(x, places, comma = false) {
-  if (!Number.isFinite(x)) return repr(x);
-  const digits = scaledDigits(x, places).padStart(places + 1, "0");
-  const whole = digits.slice(0, digits.length - places);
-  return minus(x) + (comma ? grouped(whole) : whole) + (places ? `.${digits.slice(-places)}` : "");
+  if (!Number.isFinite(x)) return asFloat(x).said;
+  const [, whole, rest] = scaledDigits(x, places).padStart(places + 1, "0").match(`^(.*)(.{${places}})$`);
+  return minus(x) + (comma ? grouped(whole) : whole) + (places ? `.${rest}` : "");
 }
 export function general(x, digits, comma = false) {
-  if (!Number.isFinite(x)) return repr(x);
-  const [found, power] = significantDigits(x, digits);
-  const shorter = (text) => (text.includes(".") ? text.replace(/\.?0*$/, "") : text);
+  if (!Number.isFinite(x)) return asFloat(x).said;
+  const [[first, ...rest], power] = significantDigits(x, digits);
+  const shorter = (said) => (said.includes(".") ? said.replace(/\.?0*$/, "") : said);
   if (power >= -4 && power < digits) return shorter(fixed(x, digits - 1 - power, comma));
-  return minus(x) + shorter(`${found[0]}.${found.slice(1)}`) + exponent(power);
+  return minus(x) + shorter(`${first}.${rest.join("")}`) + exponent(power);
 }
 export const commas = (n) => minus(n) + grouped(String(BigInt(Math.abs(n))));
 
 // What cannot be seen, escaped: names come from outside.
-const printable = (text) => text.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, (letter) => {
-  const [code, hex] = [letter.codePointAt(0), letter.codePointAt(0).toString(16)];
-  const long = code < 2 ** 16 ? `\\u${hex.padStart(4, "0")}` : `\\U${hex.padStart(8, "0")}`;
-  return { 9: "\\t", 10: "\\n", 13: "\\r" }[code] ?? (code < 2 ** 8 ? `\\x${hex.padStart(2, "0")}` : long);
+const printable = (said) => said.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, (letter) => {
+  const [size, mark] = letter < "\u0100" ? [2, "x"] : letter.length < 2 ? [4, "u"] : [8, "U"];
+  const code = `\\${mark}${letter.codePointAt(0).toString(16).padStart(size, "0")}`;
+  return { "\t": "\\t", "\n": "\\n", "\r": "\\r" }[letter] ?? code;
 });
 // repr(value): a whole number is an int up to 2**53, a BigInt always; what is to be a float comes from `asFloat`.
 function repr(value) {
-  if (typeof value === "string") {
-    const quote = value.includes("'") && !value.includes('"') ? '"' : "'";
-    return quote + printable(value.replaceAll("\\", "\\\\").replaceAll(quote, `\\${quote}`)) + quote;
-  }
-  if (typeof value !== "number") return { true: "True", false: "False" }[value] ?? value?.said ?? String(value ?? "None");
-  return Number.isInteger(value) && Math.abs(value) <= MOST_TOKENS ? String(value) : asFloat(value).said;
+  if (typeof value === "number") return Number.isSafeInteger(value) ? String(value) : asFloat(value).said;
+  const words = { true: "True", false: "False", null: "None", undefined: "None" };
+  if (typeof value !== "string") return words[value] ?? value.said ?? String(value);
+  const quote = value.includes("'") && !value.includes('"') ? '"' : "'";
+  return quote + printable(value.replaceAll("\\", "\\\\").replaceAll(quote, `\\${quote}`)) + quote;
 }
 function asFloat(value) {
   if (!Number.isFinite(value)) return { said: Number.isNaN(value) ? "nan" : `${minus(value)}inf` };
@@ -74,11 +73,11 @@ function significant(value, digits) {
   if (!value || !Number.isFinite(value)) return value ? repr(value) : "0";
   return fixed(value, Math.max(0, digits - 1 - significantDigits(value, digits)[1]), true);
 }
-// With `digits` significant digits, an SI prefix and the unit: "15.01 GB".
+// With `digits` significant digits, an SI prefix and the unit: "15.01 GB". 999,999 B is 1.000 MB, as it is shown.
 const formatted = (unit) => (value, digits = 4) => {
   if (typeof value !== "number") throw wrong("format", "value", value, "a number that a float holds");
   const [first, power] = Number.isFinite(value) ? significantDigits(value, digits) : ["0", 0];
-  const size = Number(`${first}e${power - digits + 1}`); // as it will be shown: 999,999 B is 1.000 MB
+  const size = Number(`${first}e${power - digits + 1}`);
   const [factor, prefix] = PREFIXES[unit].find(([least]) => size >= least) ?? [1, ""];
   return Number.isNaN(value) ? "undefined" : `${significant(value / factor, digits)} ${prefix}${unit}`;
 };
@@ -93,15 +92,13 @@ export const tokensLabel = (value) => // 1, 128, 1k, 12.8k, 1M
 // What the library refuses: `message` is its sentence, `kind` the class of its error.
 export class Refused extends Error {
   constructor(message, kind = "InvalidInputError", more = {}) {
-    super(printable(message));
-    Object.assign(this, { name: "Refused", kind, ...more });
+    Object.assign(super(printable(message)), { name: "Refused", kind, ...more });
   }
 }
 const refuse = (message, kind) => { throw new Refused(message, kind); };
 function wrong(owner, name, value, expected, remedy = "", kind = undefined) {
-  const letters = [...repr(value)];
-  const long = `${letters.slice(0, 60).join("")}... (${letters.length} characters)`;
-  const shown = letters.length <= 80 ? letters.join("") : long;
+  const [said, letters] = [repr(value), [...repr(value)]];
+  const shown = letters.length > 80 ? `${letters.slice(0, 60).join("")}... (${letters.length} characters)` : said;
   return new Refused(`${owner}: ${name} is ${shown}; expected ${expected}${remedy && "; "}${remedy}.`, kind);
 }
 // What `make` makes; null where it is refused, as one of `kinds` if there are some.
@@ -115,36 +112,33 @@ function unless(make, kinds = null) {
 }
 
 const within = (least, most) => (value) => typeof value === "number" && least <= value && value <= most;
-const whole = (least, most, expected) =>
-  ({ expected, takes: (value) => within(least, most)(value) && Number.isInteger(value) });
+const rule = (expected, takes, kind) => ({ expected, takes, kind });
+const whole = (expected, least = 1, most = MOST_TOKENS) =>
+  rule(expected, (value) => Number.isInteger(value) && least <= value && value <= most);
+const optional = ({ expected, takes, kind }) =>
+  rule(`${expected}, or None`, (value) => value == null || takes(value), kind);
+const choice = (words) => rule(`one of ${words.join(", ")}`, (value) => words.includes(value));
 const [LARGEST, SMALLEST] = [Number.MAX_VALUE, Number.MIN_VALUE];
-const BATCH = whole(1, MOST_TOKENS, `a whole number from 1 to ${commas(MOST_TOKENS)}`);
-const PAGE = whole(1, 2 ** 20, "a whole number from 1 to 1,048,576");
-const COUNT = whole(1, LARGEST, "a whole number of at least 1");
-const TOKENS = whole(1, MOST_TOKENS, "a whole number from 1 to 2**53, or an array of them");
-const CACHED = whole(0, MOST_TOKENS, "a whole number from 0 to 2**53, or an array of them");
-const PLACES = whole(1, MOST_TOKENS, "a whole number from 1 to 9.007199255e+15, or an array of them");
-const FLAG = { expected: "True or False", takes: (value) => typeof value === "boolean" };
-const FRACTION = { expected: "a fraction more than 0 and at most 1", takes: within(SMALLEST, 1) };
-const DURATION = { expected: "a number of at least 0, or an array of them", takes: within(0, LARGEST) };
-const TIMES = { expected: "a number above 0, or an array of them", takes: within(SMALLEST, Infinity) };
-const rate = (unit) => ({ expected: `a finite number of ${unit}, more than zero`, takes: within(SMALLEST, LARGEST) });
-const SECONDS = { expected: "a finite number of seconds, zero or more", takes: within(0, LARGEST) };
-const choice = (words) => ({ expected: `one of ${words.join(", ")}`, takes: (value) => words.includes(value) });
-const optional = (rule) =>
-  ({ ...rule, expected: `${rule.expected}, or None`, takes: (value) => (value ?? null) === null || rule.takes(value) });
+const rate = (unit) => rule(`a finite number of ${unit}, more than zero`, within(SMALLEST, LARGEST));
+const COUNT = whole("a whole number of at least 1", 1, LARGEST);
+const BATCH = whole(`a whole number from 1 to ${commas(MOST_TOKENS)}`);
+const TOKENS = whole("a whole number from 1 to 2**53, or an array of them");
+const CACHED = whole("a whole number from 0 to 2**53, or an array of them", 0);
+const PLACES = whole("a whole number from 1 to 9.007199255e+15, or an array of them");
+const FLAG = rule("True or False", (value) => typeof value === "boolean");
+const FRACTION = rule("a fraction more than 0 and at most 1", within(SMALLEST, 1));
+const SECONDS = rule("a finite number of seconds, zero or more", within(0, LARGEST));
 // Refused where a value, in the order given, does not follow its rule: {name: [rule, value]}.
 function check(owner, values) {
-  for (const [name, [rule, value]] of Object.entries(values)) {
-    if (!rule.takes(value)) throw wrong(owner, name, value, rule.expected, "", rule.kind);
+  for (const [name, [{ expected, takes, kind }, value]] of Object.entries(values)) {
+    if (!takes(value)) throw wrong(owner, name, value, expected, "", kind);
   }
 }
 // The first whole number above `low` and up to `high` for which `holds`, and for all above it, by halving.
 function firstOf(low, high, holds) {
   while (high - low > 1) {
     const middle = low + Math.floor((high - low) / 2);
-    if (holds(middle)) high = middle;
-    else low = middle;
+    [low, high] = holds(middle) ? [low, middle] : [middle, high];
   }
   return high;
 }
@@ -154,20 +148,19 @@ function firstOf(low, high, holds) {
 const UNQUANTISED = ["fp32", "fp16", "bf16"];
 const MULTIPLIED_IN = { fp8: "fp8", nvfp4: "fp4" };
 const OTHER_16_BITS = { bf16: "fp16", fp16: "bf16" };
-const KERNELS = ["blocks", "experts", "head", "attention"];
 const PARTS = ["experts", "head", "embedding", "other", "cache", "index", "state", "dispatch"];
 const bitsSaid = (dtype) => (/^[\d.]+(e[-+]?\d+)? bits$/.test(dtype) ? Number(dtype.slice(0, -5)) : NaN);
-const WORDS = { expected: "a text, such as 'bf16'", takes: (value) => typeof value === "string" && value !== "" };
 
 // `parts`: dtypes by part, the keywords of the library's Precision; `bits`: of each dtype that has a name.
 export class Precision {
   constructor(parts, bits) {
-    const expected = `a dtype, one of ${Object.keys(bits).join(", ")}, or such as '4.25 bits'`;
-    const takes = (value) => typeof value === "string" && (value in bits || within(0.1, 64)(bitsSaid(value)));
-    const dtype = { expected, takes, kind: "UnknownNameError" };
     const { blocks = "bf16", compute = null } = parts;
-    const rules = Object.fromEntries(PARTS.map((part) => [part, [optional(dtype), parts[part]]]));
-    check("Precision", { blocks: [dtype, blocks], ...rules, compute: [optional(WORDS), compute] });
+    const isDtype = (value) => typeof value === "string" && (own(bits, value) || within(0.1, 64)(bitsSaid(value)));
+    const words = `a dtype, one of ${Object.keys(bits).join(", ")}, or such as '4.25 bits'`;
+    const dtype = rule(words, isDtype, "UnknownNameError");
+    const name = rule("a text, such as 'bf16'", (value) => typeof value === "string" && value !== "");
+    const others = Object.fromEntries(PARTS.map((part) => [part, [optional(dtype), parts[part]]]));
+    check("Precision", { blocks: [dtype, blocks], ...others, compute: [optional(name), compute] });
     const plain = UNQUANTISED.includes(blocks) ? blocks : "bf16";
     const usual = { experts: blocks, head: plain, embedding: plain, other: plain, cache: plain };
     Object.assign(this, { bits, blocks, compute });
@@ -186,74 +179,60 @@ export class Precision {
   // The dtype that a kernel multiplies in, on a device with these peaks.
   operand(kernel, peaks) {
     const stored = kernel === "blocks" || kernel === "experts" ? this[kernel] : "";
-    if (this.compute !== null || MULTIPLIED_IN[stored] in peaks) return this.compute ?? MULTIPLIED_IN[stored];
+    if (this.compute !== null || peaks[MULTIPLIED_IN[stored]]) return this.compute ?? MULTIPLIED_IN[stored];
     const plain = UNQUANTISED.includes(stored) ? stored : this.plain;
-    return OTHER_16_BITS[plain] in peaks && !(plain in peaks) ? OTHER_16_BITS[plain] : plain;
+    return peaks[OTHER_16_BITS[plain]] && !peaks[plain] ? OTHER_16_BITS[plain] : plain;
   }
 }
 
 // ---- Laws of mixers: what a token attends to, what a pass reads, what a sequence holds. c: cached, n: new tokens.
 
-// How many of n tokens have a span below or at `limit`, as no more tokens are there.
+// How many of n tokens have a span below or at `limit`, as no more tokens are there; and the spans of n tokens, summed.
 const below = (limit, c, n) => Math.min(Math.max(Math.floor(limit - c), 0), n);
 const allSpans = (c, n) => n * c + (n * (n + 1)) / 2;
-function spansUpTo(limit, c, n) {
-  if (c >= limit) return n * limit;
-  const growing = below(limit, c, n);
-  return growing * c + (growing * (growing + 1)) / 2 + (n - growing) * limit;
-}
+const spansUpTo = (limit, c, n) => allSpans(c, below(limit, c, n)) + (n - below(limit, c, n)) * limit;
 const cutAt = (limit) => (c, n) => [[c, below(limit, c, n)], [c + below(limit, c, n), n - below(limit, c, n)]];
+// fillsAt: tokens up to which all are held and seen, and after which both stay the same; null: it has another form.
 const ALL = {
-  spanSum: allSpans,
-  read: (c) => c,
-  readSum: (c, n, spans) => spans - n,
-  held: (tokens) => tokens,
-  stretches: (c, n) => [[c, n]],
-  fillsAt: Infinity, // tokens up to which all are held and seen, and after which both stay the same; null: another law
-  period: null,
+  spanSum: allSpans, read: (c) => c, readSum: (c, n, spans) => spans - n, held: (tokens) => tokens,
+  stretches: (c, n) => [[c, n]], fillsAt: Infinity, period: null,
 };
 const LAWS = {
   all: () => ALL,
   window: ({ window }) => ({
-    spanSum: (c, n) => spansUpTo(window, c, n),
-    read: (c) => Math.min(c, window - 1),
-    held: (tokens) => Math.min(tokens, window),
-    fillsAt: window,
+    spanSum: (c, n) => spansUpTo(window, c, n), read: (c) => Math.min(c, window - 1),
+    held: (tokens) => Math.min(tokens, window), fillsAt: window,
   }),
   chunk({ chunk }) {
-    function spanSum(c, n) {
-      const [before, full, rest] = [c % chunk, Math.floor(((c % chunk) + n) / chunk), ((c % chunk) + n) % chunk];
-      return full * ((chunk * (chunk + 1)) / 2) + (rest * (rest + 1)) / 2 - (before * (before + 1)) / 2;
-    }
+    const upTo = (tokens) => Math.floor(tokens / chunk) * allSpans(0, chunk) + allSpans(0, tokens % chunk);
+    const spanSum = (c, n) => upTo((c % chunk) + n) - allSpans(0, c % chunk);
     return { spanSum, read: (c) => c % chunk, held: (tokens) => Math.min(tokens, chunk), period: chunk };
   },
   sparse: ({ top_k: most }) => ({
-    spanSum: (c, n) => spansUpTo(most, c, n),
-    read: (c, n) => Math.min(c, n * most),
-    readSum: (c, n, spans) => spans - below(most, c, n),
-    stretches: cutAt(most),
+    spanSum: (c, n) => spansUpTo(most, c, n), read: (c, n) => Math.min(c, n * most),
+    readSum: (c, n, spans) => spans - below(most, c, n), stretches: cutAt(most),
   }),
   blocks({ top_k: most, block }) {
     function unseen(tokens) {
-      const [full, rest] = [Math.floor(tokens / block), tokens % block];
-      const past = Math.max(full - most, 0);
-      return (block * past * (past + 1)) / 2 + rest * Math.max(full + 1 - most, 0);
+      const past = Math.max(Math.floor(tokens / block) - most, 0);
+      return block * allSpans(0, past) + (tokens % block) * Math.max(Math.floor(tokens / block) + 1 - most, 0);
     }
     const spanSum = (c, n) => allSpans(c, n) - block * (unseen(c + n) - unseen(c));
     return { spanSum, read: (c, n) => Math.min(c, spanSum(c, n) - n), period: block };
   },
   entries({ rate: each, top_k: most }) {
     const limit = most ? each * most : Infinity;
-    function spans(tokens) {
+    function upTo(tokens) {
       const growing = Math.min(tokens, limit - 1);
       const full = Math.floor(growing / each);
       const sum = (each ** 2 * full * (full - 1)) / 2 + each * full * (growing - full * each + 1);
       return most ? sum + Math.max(tokens - limit + 1, 0) * limit : sum;
     }
-    const spanSum = (c, n) => spans(c + n) - spans(c);
-    const read = (c, n) => Math.min(c, Math.max(spanSum(c, n) - n, 0));
-    const readSum = (c, n, sum) => sum - (n - below(each - 1, c, n));
-    return { spanSum, read, readSum, held: (tokens) => each * Math.floor(tokens / each), stretches: cutAt(each - 1) };
+    const spanSum = (c, n) => upTo(c + n) - upTo(c);
+    return {
+      spanSum, read: (c, n) => Math.min(c, Math.max(spanSum(c, n) - n, 0)), held: (t) => each * Math.floor(t / each),
+      readSum: (c, n, sum) => sum - (n - below(each - 1, c, n)), stretches: cutAt(each - 1),
+    };
   },
 };
 // `shared`: of layers that read the cache of another one, and hold nothing.
@@ -266,39 +245,35 @@ const LAYOUTS = { tensor: "tensor parallelism", expert: "data-parallel attention
 
 // Copies of what the heads of a mixer share, over a tensor-parallel group; Refused where heads do not divide.
 function cacheCopies({ owner, heads = 0, kv_heads: kvHeads = 0, whole: all = false }, split) {
-  const kv = `a number that divides its ${kvHeads} KV heads, or a multiple of them`;
-  if (heads % split) throw wrong(owner, "devices", BigInt(split), `a number that divides its ${heads} heads`);
-  if (kvHeads % split && split % kvHeads) throw wrong(owner, "devices", BigInt(split), kv);
+  const divides = (expected) => wrong(owner, "devices", BigInt(split), `a number that divides its ${expected}`);
+  if (heads % split) throw divides(`${heads} heads`);
+  if (kvHeads % split && split % kvHeads) throw divides(`${kvHeads} KV heads, or a multiple of them`);
   return all ? split : kvHeads ? Math.max(1, split / kvHeads) : 1;
 }
 const copiedWeights = ({ copies }, split) => total(copies, (copy) => (cacheCopies(copy, split) - 1) * copy.weights);
 
 // Collectives of a pass, and the bytes that one device sends for one of its tokens.
-function collectivesOf(model, precision, devices, layout) {
-  const numbers = (2 * (devices - 1) * model.width) / devices;
+function collectivesOf(model, { sentBytes, dispatchedBytes }, devices, layout) {
   if (devices === 1) return [0, 0];
-  if (layout === "tensor") return [model.reduces, model.reduces * numbers * precision.sentBytes];
+  const each = (2 * (devices - 1) * model.width * sentBytes) / devices;
+  if (layout === "tensor") return [model.reduces, model.reduces * each];
   const bytes = total(model.experts, ({ layers, routed_width: width, experts, picked }) => {
     let none = 1; // the chance that a device, with experts / devices of them, holds none of those picked
     for (let i = 0; i < picked; i += 1) none *= Math.max(0, experts - experts / devices - i) / (experts - i);
-    return layers * width * ((devices - 1) * (1 - none)) * (precision.dispatchedBytes + precision.sentBytes);
+    return layers * width * ((devices - 1) * (1 - none)) * (dispatchedBytes + sentBytes);
   });
   return [total(model.experts, ({ layers }) => 2 * layers), bytes];
 }
 // All layers of one kernel: FLOPs and bytes of one sequence.
 function layerKind(kernel, precision, split) {
-  const { layers, label } = kernel;
-  const of = (name) => kernel[name] ?? 0;
-  const copies = layers * (kernel.copied_whole ? split : 1);
+  const { layers, label, cache_part: part = "cache", fresh_pair_flops: fresh } = kernel;
+  const [of, copies] = [(name) => kernel[name] ?? 0, layers * (kernel.copied_whole ? split : 1)];
   const cache = layers * of("cache_elements") * cacheCopies(kernel, split);
   const state = precision.stateBytes(kernel.state_dtype) * of("state_elements");
   return {
-    part: `${layers} x ${label}`, label, layers, law: lawOf(kernel.law),
-    pairFlops: copies * of("pair_flops"),
-    freshPairFlops: copies * (kernel.fresh_pair_flops ?? of("pair_flops")),
-    expandFlops: copies * of("expand_flops"),
-    tokenFlops: copies * of("token_flops"),
-    cacheBytes: cache * precision.bytesOf(kernel.cache_part ?? "cache"),
+    part: `${layers} x ${label}`, label, layers, law: lawOf(kernel.law), pairFlops: copies * of("pair_flops"),
+    freshPairFlops: copies * (fresh ?? of("pair_flops")), expandFlops: copies * of("expand_flops"),
+    tokenFlops: copies * of("token_flops"), cacheBytes: cache * precision.bytesOf(part),
     stateBytes: layers * (state + precision.computeBytes * of("conv_elements")),
   };
 }
@@ -318,12 +293,11 @@ function sizesOf(model, precision, devices, layout) {
   const expertBytes = (ffn) => ffn.weights * of("experts") + ffn.other_weights * of("other");
   const resident = every((ffn) => replicas * Math.ceil(ffn.experts / replicas) * expertBytes(ffn));
   const picked = every((ffn) => ffn.picked * ffn.weights);
-  const kinds = model.kernels.map((kernel) => layerKind(kernel, precision, split));
   const [collectives, collectiveBytes] = collectivesOf(model, precision, devices, layout);
   return {
-    tokenFlops: 2 * (model.block_matmul_weights - picked + copied + routers),
-    expertFlops: 2 * picked, logitFlops: 2 * weights.head,
-    blockBytes: blocks + replicas * more, headBytes, kinds, replicas, collectives, collectiveBytes,
+    tokenFlops: 2 * (model.block_matmul_weights - picked + copied + routers), expertFlops: 2 * picked,
+    logitFlops: 2 * weights.head, blockBytes: blocks + replicas * more, headBytes,
+    replicas, collectives, collectiveBytes, kinds: model.kernels.map((kernel) => layerKind(kernel, precision, split)),
     experts: ffns.map((ffn) => ({
       bytes: ffn.experts * ffn.layers * expertBytes(ffn),
       logIdle: ffn.picked < ffn.experts ? Math.log1p(1 - ffn.picked / ffn.experts - 1) : -Infinity,
@@ -335,8 +309,9 @@ function sizesOf(model, precision, devices, layout) {
 function draftSizesOf({ body, projection, shares_head: shared }, precision, devices, layout) {
   const sizes = sizesOf(body, precision, devices, layout);
   const bytes = sizes.replicas * projection * precision.bytesOf("blocks");
+  const [tokenFlops, blockBytes] = [sizes.tokenFlops + 2 * projection, sizes.blockBytes + bytes];
   const residentBytes = sizes.residentBytes + bytes - (shared ? sizes.headBytes : 0);
-  return { ...sizes, tokenFlops: sizes.tokenFlops + 2 * projection, blockBytes: sizes.blockBytes + bytes, residentBytes };
+  return { ...sizes, tokenFlops, blockBytes, residentBytes };
 }
 
 // ---- Work of passes, and its time under the roofline
@@ -347,7 +322,8 @@ const work = (part, kernel, flops, more) => ({ part, kernel, flops, ...NOTHING, 
 // Dense linear layers, routed experts, LM head. `fullest`: tokens of the fullest device over their mean.
 function linearWork(sizes, tokens, logits, times = 1, fullest = 1) {
   const streamed = total(sizes.experts, ({ bytes, logIdle }) => -bytes * Math.expm1(tokens * logIdle));
-  const dense = work("linear layers", "blocks", sizes.tokenFlops * tokens * fullest, { weights: sizes.blockBytes, times });
+  const one = { weights: sizes.blockBytes, times };
+  const dense = work("linear layers", "blocks", sizes.tokenFlops * tokens * fullest, one);
   const routed = work("routed experts", "experts", sizes.expertFlops * tokens, { weights: streamed, times });
   const head = work("LM head", "head", sizes.logitFlops * logits * fullest, { weights: sizes.headBytes, times });
   return sizes.experts.length ? [dense, routed, head] : [dense, head];
@@ -373,7 +349,6 @@ function attentionOfSteps(kind, prompt, steps, batch) {
     return work(kind.part, "attention", batch * kind.pairFlops * spans, moved);
   });
 }
-
 // Sequences that there would be if each device that serves its own had as many as the fullest.
 const seats = ({ replicas }, batch) => (replicas === 1 ? batch : Math.ceil(batch / replicas) * replicas);
 // Passes: their works, tokens of the fullest device, their number, the share of the works that is done.
@@ -391,58 +366,71 @@ function decodeSteps(sizes, prompt, number, batch) {
   return passesOf(sizes, attention, batch, batch, batch, number);
 }
 
-const BYTES = ["weights", "cacheRead", "cacheWrite", "state"];
-const SUMS = ["flops", ...BYTES, "computeSeconds", "memorySeconds", "seconds"];
+const SUMS = ["flops", "weights", "cacheRead", "cacheWrite", "state", "computeSeconds", "memorySeconds", "seconds"];
+const DONE = new Set(["flops", "cacheRead", "cacheWrite", "state"]); // less where devices less full wait
 const bytesOf = (one) => one.weights + one.cacheRead + one.cacheWrite + one.state;
 
-// A work under its roof, as often as it runs. `done`: less than 1 where devices less full wait for the fullest.
-function underRoof({ peaks, bandwidth, efficiency }, one, done = 1) {
-  const [computeSeconds, memorySeconds] = [one.flops / peaks[one.kernel], bytesOf(one) / bandwidth];
-  const seconds = efficiency.overlap ? Math.max(computeSeconds, memorySeconds) : computeSeconds + memorySeconds;
-  const share = one.kernel === "experts" ? 1 : done;
-  const shared = { flops: one.flops * share, cacheRead: one.cacheRead * share, cacheWrite: one.cacheWrite * share };
-  const once = { weights: one.weights, ...shared, state: one.state * share, computeSeconds, memorySeconds, seconds };
-  const bounds = seconds * one.times ? [computeSeconds > memorySeconds ? "compute" : "memory"] : [];
-  return { ...mapped(once, (value) => value * one.times), kernel: one.kernel, bounds };
+// The seconds of a work under its roof, each time that it runs; they are put into it, too.
+function underRoof({ peaks, bandwidth, efficiency }, one) {
+  [one.computeSeconds, one.memorySeconds] = [one.flops / peaks[one.kernel], bytesOf(one) / bandwidth];
+  const { computeSeconds: compute, memorySeconds: memory } = one;
+  return (one.seconds = efficiency.overlap ? Math.max(compute, memory) : compute + memory);
 }
-// Works of one part, or roofs of several, added up; `bound`: what binds, "both" where they differ.
-function roofOf(phase, part, kernel, all) {
-  const sums = Object.fromEntries(SUMS.map((name) => [name, total(all, (one) => one[name])]));
-  const bounds = [...new Set(all.flatMap((one) => one.bounds))];
-  const bound = bounds.length > 1 ? "both" : (bounds[0] ?? "nothing");
-  return { phase, part, kernel, ...sums, bytes: bytesOf(sums), intensity: ratio(sums.flops, bytesOf(sums)), bounds, bound };
+// Works of one part, each under its roof, or whole roofs, added up; `bound`: what binds, "both" where they differ.
+class Roof {
+  constructor(phase, part, kernel) {
+    Object.assign(this, { phase, part, kernel, bounds: new Set() });
+    for (const name of SUMS) this[name] = 0;
+  }
+  add(one, times = 1, done = 1) {
+    for (const name of SUMS) this[name] += one[name] * (DONE.has(name) ? times * done : times);
+    const bounds = one.bounds ?? [one.computeSeconds > one.memorySeconds ? "compute" : "memory"];
+    if (one.seconds * times) for (const bound of bounds) this.bounds.add(bound);
+  }
+  get bytes() { return bytesOf(this); }
+  get intensity() { return ratio(this.flops, this.bytes); }
+  get bound() { return this.bounds.size > 1 ? "both" : ([...this.bounds][0] ?? "nothing"); }
 }
 // Passes on a deployment, one after another: bytes and FLOPs of all devices, seconds of the group; `roofs` by part.
-function phaseOf(deployment, runs, name = "pass") {
-  const { efficiency, linkRate: link, collectiveLatency: latency } = deployment;
-  let [busy, communication, passes] = [0, 0, 0];
-  const parts = {};
-  for (const { sizes, works, tokens, number, done } of runs) {
-    for (const one of works) {
-      const timed = underRoof(deployment, one, done);
-      busy += timed.seconds;
-      (parts[one.part] ??= []).push(timed);
-    }
-    const waits = number * (sizes.collectives * latency);
-    if (sizes.collectives && link !== null) communication += tokens * (sizes.collectiveBytes / link) + waits;
-    passes += number;
+export class Phase {
+  constructor(deployment, runs, name = "pass") {
+    const { efficiency, linkRate: link, collectiveLatency: latency } = deployment;
+    Object.assign(this, { name, runs, passes: total(runs, (run) => run.number) });
+    const busy = total(runs, ({ works }) => total(works, (one) => one.times * underRoof(deployment, one)));
+    this.communication = total(runs, ({ sizes, tokens, number }) => (!sizes.collectives || link === null ? 0
+      : tokens * (sizes.collectiveBytes / link) + number * (sizes.collectives * latency)));
+    this.overhead = this.passes * efficiency.overhead;
+    this.seconds = busy + this.communication + this.overhead;
   }
-  const roofs = mapped(parts, (all, part) => roofOf(name, part, all[0].kernel, all));
-  const isAttention = ({ kernel }) => kernel === "attention";
-  const attention = roofOf(name, "attention", "attention", Object.values(roofs).filter(isAttention));
-  const linear = roofOf(name, "linear layers", "blocks", Object.values(roofs).filter((roof) => !isAttention(roof)));
-  const overhead = passes * efficiency.overhead;
-  const seconds = busy + communication + overhead;
-  const both = { flops: linear.flops + attention.flops, bytes: linear.bytes + attention.bytes };
-  return { name, passes, roofs, linear, attention, ...both, communication, overhead, seconds };
+  get roofs() {
+    if (this.found) return this.found;
+    this.found = {};
+    for (const { works, done } of this.runs) {
+      for (const one of works) {
+        const roof = (this.found[one.part] ??= new Roof(this.name, one.part, one.kernel));
+        roof.add(one, one.times, one.kernel === "experts" ? 1 : done);
+      }
+    }
+    return this.found;
+  }
+  sum(part, kernel, of) {
+    const found = new Roof(this.name, part, kernel);
+    for (const roof of Object.values(this.roofs)) if (of(roof.kernel)) found.add(roof);
+    return found;
+  }
+  get linear() { return this.sum("linear layers", "blocks", (kernel) => kernel !== "attention"); }
+  get attention() { return this.sum("attention", "attention", (kernel) => kernel === "attention"); }
+  get flops() { return this.sum("all", "", () => true).flops; }
+  get bytes() { return this.sum("all", "", () => true).bytes; }
 }
 
 // ---- Deployment: a model on devices, and what their memory holds
 
 const EFFICIENCY = {
-  mfu: FRACTION, mbu: FRACTION, overhead: SECONDS, overlap: FLAG, all_reduce_latency: SECONDS, all_to_all_latency: SECONDS,
+  mfu: FRACTION, mbu: FRACTION, overhead: SECONDS, overlap: FLAG,
+  all_reduce_latency: SECONDS, all_to_all_latency: SECONDS,
 };
-const GIVEN = { devices: 1, layout: "tensor", link: null, memoryFraction: 0.9, prefillChunk: null, speculation: null };
+const GIVEN = { devices: 1, layout: "tensor", link: null, memoryFraction: 0.9, speculation: null };
 const MOST_DEVICES = 1024; // of one group that a remedy may name
 
 // As the library's Deployment. `given`: model, accelerator, precision, efficiency, and what of GIVEN differs.
@@ -452,18 +440,20 @@ export class Deployment {
     const { model, accelerator, devices, layout, link, memoryFraction, precision, efficiency, speculation } = this;
     check("Deployment", {
       devices: [COUNT, devices], layout: [choice(Object.keys(LAYOUTS)), layout], link: [optional(rate("byte/s")), link],
-      memory_fraction: [FRACTION, memoryFraction], prefill_chunk: [optional(COUNT), this.prefillChunk],
+      memory_fraction: [FRACTION, memoryFraction],
     });
+    const [name, { peaks }] = [repr(accelerator.name), accelerator];
     this.collectiveLatency = efficiency[layout === "tensor" ? "all_reduce_latency" : "all_to_all_latency"];
     this.linkRate = link ?? accelerator.link;
-    const [name, remedy] = [repr(accelerator.name), "give link= in byte/s one way, or take devices=1"];
-    const unlinked = `so what ${BigInt(devices)} devices send cannot be timed; ${remedy}`;
-    if (devices > 1 && this.linkRate === null) refuse(`Deployment: ${name} has no link figure, ${unlinked}.`);
-    this.dtypes = Object.fromEntries(KERNELS.map((kernel) => [kernel, precision.operand(kernel, accelerator.peaks)]));
-    this.peaks = mapped(this.dtypes, (dtype) => {
-      const known = `it has ${Object.keys(accelerator.peaks).join(", ")}. Choose one of these to compute in.`;
-      const missing = () => refuse(`Accelerator ${name} has no ${dtype} peak; ${known}`, "UnknownNameError");
-      return devices * efficiency.mfu * (accelerator.peaks[dtype] ?? missing());
+    if (devices > 1 && this.linkRate === null) {
+      const words = `has no link figure, so what ${BigInt(devices)} devices send cannot be timed`;
+      refuse(`Deployment: ${name} ${words}; give link= in byte/s one way, or take devices=1.`);
+    }
+    this.peaks = mapped({ blocks: 0, experts: 0, head: 0, attention: 0 }, (_, kernel) => {
+      const dtype = precision.operand(kernel, peaks);
+      if (own(peaks, dtype)) return devices * efficiency.mfu * peaks[dtype];
+      const known = `it has ${Object.keys(peaks).join(", ")}. Choose one of these to compute in.`;
+      return refuse(`Accelerator ${name} has no ${dtype} peak; ${known}`, "UnknownNameError");
     });
     if (model.unknown) refuse(model.unknown);
     this.sizes = sizesOf(model, precision, devices, layout);
@@ -477,34 +467,29 @@ export class Deployment {
   }
   with(changes) { return new Deployment({ ...this.given, ...changes }); }
   sequenceBytes(tokens) {
-    return total([this.sizes, ...(this.draftSizes ? [this.draftSizes] : [])], ({ kinds }) =>
-      total(kinds, (kind) => kindBytes(kind, tokens)));
+    const held = ({ kinds }) => total(kinds, (kind) => kindBytes(kind, tokens));
+    return held(this.sizes) + (this.draftSizes ? held(this.draftSizes) : 0);
   }
   memoryNeeded(tokens, batch = 1) { return this.weightBytes + seats(this.sizes, batch) * this.sequenceBytes(tokens); }
   fits(tokens, batch = 1) { return this.memoryNeeded(tokens, batch) <= this.memoryAvailable; }
 }
-
 // The deployment of settings: names of the data's lists, or objects of the same form in their place.
 export function deploymentOf(data, settings) {
   const { precision = "bf16", efficiency = "floor" } = settings;
-  const find = (list, kind) => {
-    const name = settings[kind];
-    const found = typeof name === "object" && name !== null ? name : list.find((one) => one.name === name);
-    const words = `Unknown ${kind} ${repr(name)}: expected one of the ${list.length} here.`;
-    return found ?? refuse(words, "UnknownNameError");
-  };
+  const find = (list, kind) => (typeof settings[kind] === "object" && settings[kind])
+    || list.find((one) => one.name === settings[kind])
+    || refuse(`Unknown ${kind} ${repr(settings[kind])}: expected one of the ${list.length} here.`, "UnknownNameError");
   const set = { model: find(data.models, "model"), accelerator: find(data.accelerators, "accelerator") };
   const parts = typeof precision === "object" && precision !== null ? precision : { blocks: precision };
-  set.precision = new Precision(data.precisions[precision] ?? parts, data.bits);
+  set.precision = new Precision(own(data.precisions, precision) ?? parts, data.bits);
   const { efficiencies, no_efficiencies: none = `Unknown efficiency ${repr(efficiency)}.` } = set.accelerator;
-  const known = { ...data.efficiencies, ...efficiencies }[efficiency];
-  const numbers = typeof efficiency === "string" ? (known ?? refuse(none)) : efficiency;
-  set.efficiency = { ...data.efficiencies.floor, ...numbers };
-  check("Efficiency", mapped(EFFICIENCY, (rule, name) => [rule, set.efficiency[name]]));
+  const known = { ...data.efficiencies, ...efficiencies };
+  const numbers = typeof efficiency === "object" ? efficiency : own(known, efficiency);
+  set.efficiency = { ...data.efficiencies.floor, ...(numbers ?? refuse(none)) };
+  check("Efficiency", mapped(EFFICIENCY, (one, name) => [one, set.efficiency[name]]));
   for (const name of Object.keys(GIVEN)) if (settings[name] !== undefined) set[name] = settings[name];
   return new Deployment(set);
 }
-
 // The largest batch of sequences that hold `tokens` tokens each; 0 when not even one fits.
 export function largestBatch(deployment, tokens) {
   check("largest_batch", { tokens: [COUNT, tokens] });
@@ -527,21 +512,18 @@ export function requireFit(deployment, tokens, batch = 1) {
   const on = `${BigInt(devices)} x ${accelerator.name}${devices === 1 ? "" : ` (${LAYOUTS[layout]})`}`;
   const parts = `(weights ${formatBytes(weightBytes)}, cache ${formatBytes(needed - weightBytes)})`;
   const there = `available are ${formatBytes(available)} (${fixed(100 * memoryFraction, 0)}% of the memory)`;
-  const words = `${model.name} with ${commas(batch)} x ${commas(tokens)} tokens on ${on} needs ${formatBytes(needed)} ` +
-    `${parts}; ${there}. What would fit: ${found.join("; or ") || nothing}.`;
+  const words = `${model.name} with ${commas(batch)} x ${commas(tokens)} tokens on ${on} needs ${formatBytes(needed)} `
+    + `${parts}; ${there}. What would fit: ${found.join("; or ") || nothing}.`;
   throw new Refused(words, "DoesNotFitError", { needed, available, remedies: found });
 }
-const SMALLER = {
-  "an fp8 cache": { cache: "fp8" },
-  "fp8 weights": { blocks: "fp8", experts: "fp8" },
-  "int4 weights": { blocks: "int4", experts: "int4" },
-  "int4 weights and an fp8 cache": { blocks: "int4", experts: "int4", cache: "fp8" },
-};
+const [FP8, INT4] = ["fp8", "int4"].map((dtype) => ({ blocks: dtype, experts: dtype }));
+const SMALLER = [["an fp8 cache", { cache: "fp8" }], ["fp8 weights", FP8], ["int4 weights", INT4]];
+SMALLER.push(["int4 weights and an fp8 cache", { ...INT4, cache: "fp8" }]);
 // The smallest change of each kind that fits: batch, precision, devices.
 function remedies(deployment, tokens, batch) {
   const largest = largestBatch(deployment, tokens);
   const stored = (parts) => deployment.with({ precision: deployment.precision.with(parts) });
-  const dtypes = Object.keys(SMALLER).find((words) => stored(SMALLER[words]).fits(tokens, batch));
+  const [dtypes] = SMALLER.find(([, parts]) => stored(parts).fits(tokens, batch)) ?? [];
   const found = [...(largest ? [`batch=${BigInt(largest)}`] : []), ...(dtypes ? [dtypes] : [])];
   return deployment.linkRate === null ? found : [...found, ...moreDevices(deployment, tokens, batch, !found.length)];
 }
@@ -566,87 +548,75 @@ function moreDevices(deployment, tokens, batch, alone) {
 // {prompt, output, cached}, checked.
 export function requestOf({ prompt, output, cached = 0 }) {
   check("Request", { prompt: [TOKENS, prompt], output: [TOKENS, output], cached: [CACHED, cached] });
+  if (cached < prompt) return { prompt, output, cached };
   const most = "at least one prompt token must be computed, so expected at most prompt - 1";
-  const words = () => `cached is ${commas(cached)} but the prompt has ${commas(prompt)} tokens; ${most}`;
-  return cached < prompt ? { prompt, output, cached } : refuse(`Request: ${words()}.`);
+  return refuse(`Request: cached is ${commas(cached)} but the prompt has ${commas(prompt)} tokens; ${most}.`);
 }
 const named = (what, run) => ({ ...run, works: run.works.map((one) => ({ ...one, part: `${what}: ${one.part}` })) });
-// `times` passes of `batch` prompts, or of their chunks, the last one first; a draft prefills them likewise.
-function promptPasses({ prefillChunk: size, sizes: own, draftSizes }, n, c, batch, times) {
-  const inner = size === null ? 0 : Math.floor((n - 1) / size);
-  const of = (sizes) => Array.from({ length: inner + 1 }, (_, i) => (i
-    ? equalPasses(sizes, size, c + (i - 1) * size, batch, 0, times)
-    : equalPasses(sizes, n - inner * size, c + inner * size, batch, 1, times)));
-  return [...of(own), ...(draftSizes ? of(draftSizes).map((run) => named("drafting", run)) : [])];
+// `number` passes of `batch` prompts; a draft prefills them likewise.
+function promptPasses({ sizes, draftSizes }, n, c, batch, number) {
+  const own = equalPasses(sizes, n, c, batch, 1, number);
+  return draftSizes ? [own, named("drafting", equalPasses(draftSizes, n, c, batch, 1, number))] : [own];
 }
 function prefillPhase(deployment, prompt, cached, batch) {
   const [{ replicas }, n] = [deployment.sizes, prompt - cached];
-  if (replicas === 1) return phaseOf(deployment, promptPasses(deployment, n, cached, batch, 1), "prefill");
+  if (replicas === 1) return new Phase(deployment, promptPasses(deployment, n, cached, batch, 1), "prefill");
   const [full, rest] = [Math.floor(batch / replicas), batch % replicas]; // passes with one prompt on each device
   const last = promptPasses(deployment, n, cached, Math.max(rest, 1), Math.min(rest, 1));
-  return phaseOf(deployment, [...promptPasses(deployment, n, cached, replicas, full), ...last], "prefill");
-}
-function tokensPerRound({ draftTokens, acceptance }) {
-  const idle = 1 - acceptance;
-  if (!(0 < idle && idle < 1)) return 1 + draftTokens * (idle === 0);
-  return -Math.expm1((draftTokens + 1) * Math.log1p(-idle)) / idle;
+  return new Phase(deployment, [...promptPasses(deployment, n, cached, replicas, full), ...last], "prefill");
 }
 // The n_out - 1 steps after the prefill, or the speculative rounds that stand in for them.
 function decodePhase(deployment, prompt, output, batch) {
   const { sizes, speculation, draftSizes } = deployment;
-  if (!speculation) return phaseOf(deployment, [decodeSteps(sizes, prompt, output - 1, batch)], "decode");
-  const [drafts, rounds] = [speculation.draftTokens, (output - 1) / tokensPerRound(speculation)];
-  const context = prompt + (output - 2) / 2;
+  if (!speculation) return new Phase(deployment, [decodeSteps(sizes, prompt, output - 1, batch)], "decode");
+  const [{ draftTokens: drafts, acceptance }, context] = [speculation, prompt + (output - 2) / 2];
+  const tokens = -Math.expm1((drafts + 1) * Math.log1p(acceptance - 1)) / (1 - acceptance); // of a round
+  const rounds = (output - 1) / tokens;
   const verifying = named("verifying", equalPasses(sizes, drafts + 1, context, batch, drafts + 1, rounds));
   const drafting = named("drafting", equalPasses(draftSizes, 1, context, batch, 1, rounds * drafts));
-  return phaseOf(deployment, [verifying, drafting], "decode");
-}
-function requireChunks(owner, { prefillChunk }, n) {
-  const words = "the prompt needs more than 100,000 prefill chunks; take a larger prefill_chunk";
-  if (prefillChunk !== null && n / prefillChunk > 100_000) refuse(`${owner}: ${words}.`);
+  return new Phase(deployment, [verifying, drafting], "decode");
 }
 // Cost of `batch` identical requests, prefilled in one pass and decoded in lockstep: both clocks, both phases.
 export function requestCost(deployment, request, batch = 1) {
   const { prompt, output, cached } = requestOf(request);
   check("request_cost", { batch: [TOKENS, batch] });
   const [limit, tokens] = [deployment.maxPositions, prompt + output];
-  const most = () => `${deployment.model.name} has ${commas(limit)} positions; shorten one of them`;
-  const both = `prompt ${commas(prompt)} + output ${commas(output)} is ${commas(tokens)} tokens`;
-  if (limit !== null && tokens > limit) refuse(`Request: ${both}, but ${most()}.`);
+  if (limit !== null && tokens > limit) {
+    const both = `prompt ${commas(prompt)} + output ${commas(output)} is ${commas(tokens)} tokens`;
+    refuse(`Request: ${both}, but ${deployment.model.name} has ${commas(limit)} positions; shorten one of them.`);
+  }
   requireFit(deployment, tokens, batch);
-  requireChunks("request_cost", deployment, prompt - cached);
-  const [prefill, decode] = [prefillPhase(deployment, prompt, cached, batch), decodePhase(deployment, prompt, output, batch)];
+  const prefill = prefillPhase(deployment, prompt, cached, batch);
+  const decode = decodePhase(deployment, prompt, output, batch);
   const ttft = batch === 1 ? prefill.seconds : prefillPhase(deployment, prompt, cached, 1).seconds;
   const seconds = prefill.seconds + decode.seconds;
   return {
-    deployment, request, batch, prefill, decode, ttft, seconds,
-    undisturbed: ttft + decode.seconds, tpot: ratio(decode.seconds, output - 1), decodeShare: decode.seconds / seconds,
-    flops: prefill.flops + decode.flops, bytes: prefill.bytes + decode.bytes,
-    roofs: [...Object.values(prefill.roofs), ...Object.values(decode.roofs)],
+    deployment, request, batch, prefill, decode, ttft, seconds, undisturbed: ttft + decode.seconds,
+    tpot: ratio(decode.seconds, output - 1), decodeShare: decode.seconds / seconds,
+    get flops() { return prefill.flops + decode.flops; }, // summed only where somebody asks
+    get bytes() { return prefill.bytes + decode.bytes; },
+    get roofs() { return [...Object.values(prefill.roofs), ...Object.values(decode.roofs)]; },
   };
 }
 
 // ---- A full server: requests that come and go
 
-const pages = ({ prompt, output }, page) => Math.ceil((prompt + Math.floor((output + 1) / 2)) / page) * page;
+const middle = ({ prompt, output }) => prompt + Math.floor((output + 1) / 2); // tokens held in the middle of the answer
 
 // How many identical requests are under way at a time when memory is full on average; 0 when not even one fits.
-export function memoryBatch(deployment, request, page = 1) {
-  check("memory_batch", { page: [PAGE, page] });
-  return largestBatch(deployment, pages(requestOf(request), page));
-}
-function fullBatch(deployment, request, page) {
-  const found = memoryBatch(deployment, request, page);
+export const memoryBatch = (deployment, request) => largestBatch(deployment, middle(requestOf(request)));
+function fullBatch(deployment, request) {
+  const found = memoryBatch(deployment, request);
   if (!found) requireFit(deployment, request.prompt + request.output);
   return Math.max(1, found);
 }
 // `batch` identical requests in steady state, null: the memory batch. Seconds of the GPU clock.
-export function steadyState(deployment, request, batch = null, mixed = false, page = 1) {
+export function steadyState(deployment, request, batch = null, mixed = false) {
   const { prompt, output, cached } = requestOf(request);
-  check("steady_state", { batch: [optional(BATCH), batch], mixed: [FLAG, mixed], page: [PAGE, page] });
+  check("steady_state", { batch: [optional(BATCH), batch], mixed: [FLAG, mixed] });
   const alone = requestCost(deployment, request);
-  if (batch === null) batch = fullBatch(deployment, request, page);
-  else if (batch > 1) requireFit(deployment, pages(request, page), batch);
+  if (batch === null) batch = fullBatch(deployment, request);
+  else if (batch > 1) requireFit(deployment, middle(request), batch);
   const decode = decodePhase(deployment, prompt, output, batch);
   const attention = decode.attention.seconds / batch;
   const linear = decode.seconds / batch - attention;
@@ -657,8 +627,8 @@ export function steadyState(deployment, request, batch = null, mixed = false, pa
   const secondsPerRequest = parts.prefill + linear + attention;
   const wait = batch * secondsPerRequest;
   return {
-    request, batch, mixed, ttft, parts, wait, secondsPerRequest,
-    shares: mapped(parts, (seconds) => seconds / secondsPerRequest), tokensPerSecond: output / secondsPerRequest,
+    request, batch, mixed, ttft, parts, wait, secondsPerRequest, tokensPerSecond: output / secondsPerRequest,
+    shares: mapped(parts, (seconds) => seconds / secondsPerRequest),
     tpot: ratio(wait - (mixed ? 0 : ttft), steps), step: ratio(batch * (linear + attention), steps),
   };
 }
@@ -668,53 +638,55 @@ export function mixedPass(deployment, request, batch) {
   const [{ sizes }, steps, n] = [deployment, output - 1, prompt - cached];
   if (!steps) refuse("mixed_pass: the request has one output token; it has no decode step to ride on.");
   if (deployment.speculation) refuse("mixed_pass: a mixed pass has one token a sequence; take no drafts.");
-  const begun = batch / steps;
-  const tokens = batch + begun * n;
+  const [begun, tokens] = [batch / steps, batch + (batch / steps) * n];
   const works = linearWork(sizes, tokens, batch + begun);
   works.push(...sizes.kinds.map((kind) => attentionWork(kind, n, cached, 1, begun)));
-  const together = phaseOf(deployment, [{ sizes, works, tokens: tokens / sizes.replicas, number: 1 }]);
+  const together = new Phase(deployment, [{ sizes, works, tokens: tokens / sizes.replicas, number: 1 }]);
   return together.seconds + decodePhase(deployment, prompt, output, batch).attention.seconds / steps;
 }
 // The largest batch of identical requests whose TPOT is at most `tpot`: {batch, binds, state}.
-export function atLatency(deployment, request, tpot = 0.03, mixed = false, page = 1) {
+export function atLatency(deployment, request, tpot = 0.03, mixed = false) {
   const { output } = requestOf(request);
-  check("at_latency", { tpot: [rate("seconds a token"), tpot], mixed: [FLAG, mixed], page: [PAGE, page] });
+  check("at_latency", { tpot: [rate("seconds a token"), tpot], mixed: [FLAG, mixed] });
   if (output < 2) throw wrong("at_latency", "output", output, "2 or more", "one output token has no TPOT");
-  const stateOf = (batch) => steadyState(deployment, request, batch, mixed, page);
-  const [full, one] = [stateOf(fullBatch(deployment, request, page)), stateOf(1)];
+  const stateOf = (batch) => steadyState(deployment, request, batch, mixed);
+  const [full, one] = [stateOf(fullBatch(deployment, request)), stateOf(1)];
   if (full.tpot <= tpot) return { batch: full.batch, binds: "memory", state: full };
-  const least = `at least ${general(one.tpot, 4)} s, the TPOT of one request at a time on this deployment`;
-  const remedy = "take a longer target, a faster deployment or a smaller model";
-  if (one.tpot > tpot) throw wrong("at_latency", "tpot", asFloat(tpot), least, remedy);
+  if (one.tpot > tpot) {
+    const least = `at least ${general(one.tpot, 4)} s, the TPOT of one request at a time on this deployment`;
+    const remedy = "take a longer target, a faster deployment or a smaller model";
+    throw wrong("at_latency", "tpot", asFloat(tpot), least, remedy);
+  }
   const batch = firstOf(1, full.batch, (some) => stateOf(some).tpot > tpot) - 1;
   return { batch, binds: "target", state: stateOf(batch) };
 }
 
 // ---- Estimates, in one line each
 
-const passOf = (deployment, batch) => phaseOf(deployment, [equalPasses(deployment.sizes, 1, 0, batch, 1)]);
-
+function passOf(deployment, batch) {
+  if (batch > MOST_TOKENS) throw wrong("pass_cost", "batch", BigInt(batch), BATCH.expected);
+  return new Phase(deployment, [equalPasses(deployment.sizes, 1, 0, batch, 1)]);
+}
 // Tokens in one pass at which the linear layers turn from memory bound to compute bound.
 export const ridgeTokens = ({ peaks, bandwidth, precision }) =>
   ((peaks.blocks / bandwidth) * precision.bytesOf("blocks")) / 2;
 // Block weights that one token uses over those that a decode step at `batch` reads.
-export function usedOverRead({ model, sizes }, batch = 1) {
-  const distinct = (ffn, i) => -ffn.experts * Math.expm1(batch * sizes.experts[i].logIdle);
-  const idle = model.experts.map((ffn, i) => ffn.layers * ffn.weights * (distinct(ffn, i) - ffn.picked));
-  return model.block_matmul_weights / (model.block_matmul_weights + total(idle, (weights) => weights));
+export function usedOverRead({ model: { experts, block_matmul_weights: used }, sizes }, batch = 1) {
+  const distinct = experts.map((ffn, i) => -ffn.experts * Math.expm1(batch * sizes.experts[i].logIdle));
+  const idle = experts.map((ffn, i) => ffn.layers * ffn.weights * (distinct[i] - ffn.picked));
+  return used / (used + total(idle, (weights) => weights));
 }
 // About prefill time over decode time at `batch`: decode heavy is much below 1.
 export function rho(deployment, request, batch = 1) {
   const { prompt, output, cached } = requestOf(request);
   check("rho", { batch: [TOKENS, batch] });
-  const shared = (batch * usedOverRead(deployment, batch)) / ridgeTokens(deployment);
-  return ((prompt - cached) / output) * Math.min(shared, 1);
+  const shared = Math.min((batch * usedOverRead(deployment, batch)) / ridgeTokens(deployment), 1);
+  return ((prompt - cached) / output) * shared;
 }
 // Time to read caches over time to compute the linear layers at peak, whatever the batch and the memory.
 export function chi(deployment, request) {
-  const { prompt, output, cached } = requestOf(request);
-  const [span, { kinds, replicas }] = [prompt + output / 2, deployment.sizes];
-  const each = total(kinds, (kind) => kind.cacheBytes * (kind.law.read(span - 1, 1) + 1));
+  const [{ prompt, output, cached }, { kinds, replicas }] = [requestOf(request), deployment.sizes];
+  const each = total(kinds, (kind) => kind.cacheBytes * (kind.law.read(prompt + output / 2 - 1, 1) + 1));
   const computing = ((prompt - cached + output) * passOf(deployment, replicas).linear.computeSeconds) / replicas;
   return (output * each) / deployment.bandwidth / computing;
 }
@@ -725,10 +697,9 @@ export function roofBatch(deployment, request) {
 }
 // Roof batch over memory batch: above 1, memory is full before the linear layers are busy.
 export function omega(deployment, request) {
-  const [{ prompt, output }, name] = [requestOf(request), deployment.model.name];
+  const [{ prompt, output }, none] = [requestOf(request), "keeps no growing cache, so omega says nothing about it"];
   if (deployment.memoryFree <= 0) requireFit(deployment, 1);
-  const none = `omega: ${name} keeps no growing cache, so omega says nothing about it.`;
-  if (!deployment.cacheBytesPerToken) refuse(none);
+  if (!deployment.cacheBytesPerToken) refuse(`omega: ${deployment.model.name} ${none}.`);
   return (roofBatch(deployment, request) * deployment.sequenceBytes(prompt + output / 2)) / deployment.memoryFree;
 }
 
@@ -737,22 +708,20 @@ export function omega(deployment, request) {
 // [{label, layers, bytes}] by kind of layer: what one sequence of `tokens` tokens holds.
 export const cacheByKind = ({ sizes }, tokens) =>
   sizes.kinds.map((kind) => ({ label: kind.label, layers: kind.layers, bytes: kindBytes(kind, tokens) }));
-
 // The step that emits output token `position` + 1: {linear, neighbours, own, other, seconds}.
 export function stepParts(deployment, request, position, batch = 1, together = false) {
-  const { prompt, output } = requestOf(request);
+  const [{ prompt, output }, { sizes }] = [requestOf(request), deployment];
   check("step_parts", { position: [PLACES, position], batch: [BATCH, batch], together: [FLAG, together] });
   requestCost(deployment, request);
-  requireFit(deployment, prompt + (together ? output : Math.floor((output + 1) / 2)), batch);
+  requireFit(deployment, together ? prompt + output : middle(request), batch);
   const [steps, said] = [output - 1, { said: `np.float64(${asFloat(position).said})` }];
   const expected = `whole numbers from 1 to ${commas(steps)}, its steps`;
   if (position > steps) throw wrong("step_parts", "position", said, expected);
-  const secondsOf = (run) => phaseOf(deployment, [run]).attention.seconds;
-  const own = secondsOf(equalPasses(deployment.sizes, 1, prompt + position - 1, 1, 1));
-  const neighbour = together ? own : secondsOf(decodeSteps(deployment.sizes, prompt, steps, 1)) / steps;
-  const shared = passOf(deployment, batch);
+  const secondsOf = (run) => new Phase(deployment, [run]).attention.seconds;
+  const own = secondsOf(equalPasses(sizes, 1, prompt + position - 1, 1, 1));
+  const neighbour = together ? own : secondsOf(decodeSteps(sizes, prompt, steps, 1)) / steps;
+  const [shared, neighbours] = [passOf(deployment, batch), (Math.ceil(batch / sizes.replicas) - 1) * neighbour];
   const [linear, other] = [shared.linear.seconds, shared.communication + shared.overhead];
-  const neighbours = (Math.ceil(batch / deployment.sizes.replicas) - 1) * neighbour;
   return { linear, neighbours, own, other, seconds: linear + neighbours + own + other };
 }
 const gcd = (one, other) => (other ? gcd(other, one % other) : one);
@@ -783,18 +752,18 @@ export function answerTraffic(deployment, request, batch = 1) {
 
 // ---- What a faster prefill buys, and what tokens cost
 
+const DURATION = rule("a number of at least 0, or an array of them", within(0, LARGEST));
+const TIMES = rule("a number above 0, or an array of them", within(SMALLEST, Infinity));
 // Amdahl's law: time before over time after a prefill k times faster.
 export function fasterPrefill(prefill, decode, k) {
   check("faster_prefill", { prefill_seconds: [DURATION, prefill], decode_seconds: [DURATION, decode], k: [TIMES, k] });
-  const found = (prefill + decode) / (prefill / k + decode);
   const expected = "one time above 0, as decode_seconds is 0 too";
-  if (Number.isNaN(found)) throw wrong("faster_prefill", "prefill_seconds", asFloat(0), expected);
-  return found;
+  if (!prefill && !decode) throw wrong("faster_prefill", "prefill_seconds", asFloat(0), expected);
+  return (prefill + decode) / (prefill / k + decode);
 }
 // The least output at which prefill is under `share` of the GPU clock.
 export function breakEvenOutput(deployment, prompt, batch = 1, share = 0.05) {
   check("break_even_output", { prompt: [PLACES, prompt], batch: [BATCH, batch], share: [FRACTION, share] });
-  requireChunks("break_even_output", deployment, prompt);
   const allowed = (prefillPhase(deployment, prompt, 0, batch).seconds * (1 - share)) / share;
   const isEnough = (output) => decodePhase(deployment, prompt, output, batch).seconds > allowed;
   const none = `break_even_output: no output up to 2**53 tokens brings prefill under ${general(share, 6)}.`;
@@ -807,7 +776,6 @@ export function outputTokenInPromptTokens(deployment, request, batch, prompt = 1
   requestOf(request);
   check("output_token_in_prompt_tokens", { batch: [BATCH, batch], prompt: [BATCH, prompt] });
   const { step } = steadyState(deployment, request, batch);
-  requireChunks("output_token_in_prompt_tokens", deployment, prompt);
   return step / batch / (prefillPhase(deployment, prompt, 0, 1).seconds / prompt);
 }
 // Price of one request in steady state, in the currency of `pricePerHour`, that of a device for a busy hour.
@@ -826,63 +794,59 @@ const onRequest = (change) => (one) => ({ ...one, request: { ...one.request, ...
 const quantised = (parts) => onDeployment(({ precision }) => ({ precision: precision.with(parts) }));
 
 // What one may do, in words to a change of {deployment, request, batch}; not what is there already.
-export function usualLevers(deployment, request) {
-  const { model, accelerator, precision, devices } = deployment;
+export function usualLevers({ model, accelerator, precision, devices, speculation }, request) {
   const wide = Math.max(precision.bytesOf("blocks"), precision.bytesOf("experts")) > 1;
-  const halfOf = ({ prompt }) => ({ cached: Math.min(Math.floor(0.5 * prompt), prompt - 1) });
+  const layouts = accelerator.link === null ? [] : model.experts.length ? ["tensor", "expert"] : ["tensor"];
+  const spread = (layout) => onDeployment(() => ({ devices: 2 * devices, layout }));
   const found = {
     "twice the FLOP/s": onAccelerator(({ peaks }) => ({ peaks: mapped(peaks, (peak) => 2 * peak) })),
     "twice the bandwidth": onAccelerator(({ bandwidth }) => ({ bandwidth: 2 * bandwidth })),
     "twice the memory": onAccelerator(({ memory }) => ({ memory: 2 * memory })),
-    "half the thought: answers half as long": onRequest(({ output }) => ({ output: Math.ceil(0.5 * output) })),
-    "W8A8: weights and activations in fp8": wide && "fp8" in accelerator.peaks && quantised({ blocks: "fp8", experts: "fp8" }),
-    "4-bit weights (head stays)": wide && quantised({ blocks: "int4", experts: "int4" }),
+    "half the thought: answers half as long": onRequest(({ output }) => ({ output: Math.ceil(output / 2) })),
+    "W8A8: weights and activations in fp8": wide && accelerator.peaks.fp8 && quantised(FP8),
+    "4-bit weights (head stays)": wide && quantised(INT4),
     "fp8 cache": precision.bytesOf("cache") > 1 && quantised({ cache: "fp8" }),
-    [HALF_CACHED]: !request.cached && onRequest(halfOf),
+    [HALF_CACHED]: !request.cached && onRequest(({ prompt }) => ({ cached: Math.floor(prompt / 2) })),
     ...mapped(model.others, (numbers) => onDeployment(() => ({ model: { ...model, ...numbers } }))),
-    ...mapped(model.drafts, ({ draft_tokens: draftTokens, ...drafting }) =>
-      !deployment.speculation && onDeployment(() => ({ speculation: { draftTokens, ...drafting } }))),
+    ...mapped(speculation ? {} : model.drafts, ({ draft_tokens: draftTokens, acceptance, draft }) =>
+      onDeployment(() => ({ speculation: { draftTokens, acceptance, draft } }))),
+    ...Object.fromEntries(layouts.map((layout) => [`twice the devices, ${layout} parallel`, spread(layout)])),
   };
-  for (const layout of accelerator.link === null ? [] : model.experts.length ? ["tensor", "expert"] : ["tensor"]) {
-    found[`twice the devices, ${layout} parallel`] = onDeployment(() => ({ devices: 2 * devices, layout }));
-  }
   return Object.fromEntries(Object.entries(found).filter(([, lever]) => lever));
 }
-// GPU seconds of one request when `batch` of them are always under way; whether they fit is not asked.
-function price(deployment, { prompt, output, cached }, batch) {
-  const words = "price: the deployment has a prefill_chunk; take one without: prompts are taken whole.";
-  if (deployment.prefillChunk !== null) refuse(words);
-  const prompts = Math.min(batch, deployment.sizes.replicas);
-  const decode = decodePhase(deployment, prompt, output, batch).seconds / batch;
-  return { seconds: prefillPhase(deployment, prompt, cached, prompts).seconds / prompts + decode, decode };
-}
-// The two prices of a case: at its batch, and at its own memory batch.
+// Prices of one request when many are always under way: at the batch of the case, and at its own memory batch.
 function bothPrices({ deployment, request, batch }) {
-  const [held, each] = [price(deployment, request, batch), deployment.sequenceBytes(pages(request, 1))];
+  const { prompt, output, cached } = request;
+  function price(number) {
+    const decode = decodePhase(deployment, prompt, output, number).seconds / number;
+    const prompts = Math.min(number, deployment.sizes.replicas);
+    return { seconds: prefillPhase(deployment, prompt, cached, prompts).seconds / prompts + decode, decode };
+  }
+  const each = deployment.sequenceBytes(middle(request));
   if (!each) refuse(`memory_batch: ${deployment.model.name} keeps neither cache nor state; any number fits`);
   const limit = Math.floor(Math.min(deployment.memoryFree / each, MOST_TOKENS));
-  if (limit < 1) requireFit(deployment, request.prompt + request.output);
-  return [held, limit === batch ? held : price(deployment, request, Math.max(1, limit))];
+  if (limit < 1) requireFit(deployment, prompt + output);
+  return [price(batch), price(Math.max(1, limit))];
 }
 function gains(start, reloadRates) {
-  const before = bothPrices(start);
-  const found = { "a prefill that takes no time": before.map(({ seconds, decode }) => (decode ? seconds / decode : Infinity)) };
-  for (const [name, lever] of Object.entries(usualLevers(start.deployment, start.request))) {
-    const refusals = ["DoesNotFitError", "InvalidInputError"]; // heads that do not divide, no room for one request
+  const refusals = ["DoesNotFitError", "InvalidInputError"]; // heads that do not divide, no room for one request
+  const [before, { deployment }] = [bothPrices(start), start];
+  const free = before.map((old) => (old.decode ? old.seconds / old.decode : Infinity));
+  const found = { "a prefill that takes no time": free };
+  for (const [name, lever] of Object.entries(usualLevers(deployment, start.request))) {
     const changed = unless(() => lever(start), refusals);
     const after = changed && unless(() => bothPrices(changed), refusals);
     if (!after) continue;
-    const share = start.deployment.devices / changed.deployment.devices;
-    found[name] = before.map((old, i) => (old.seconds / after[i].seconds) * share);
-    for (const [link, bytes] of name === HALF_CACHED ? Object.entries(reloadRates) : []) {
-      const { cached } = changed.request;
-      const wait = cached ? start.deployment.sequenceBytes(cached) / bytes : 0;
-      found[`${HALF_CACHED}, reloaded over ${link}`] = before.map((old, i) => old.seconds / (after[i].seconds + wait));
-    }
+    const share = deployment.devices / changed.deployment.devices;
+    const gain = (wait) => before.map((old, i) => (old.seconds / (after[i].seconds + wait)) * share);
+    const held = changed.request.cached && deployment.sequenceBytes(changed.request.cached);
+    found[name] = gain(0);
+    if (name !== HALF_CACHED) continue;
+    for (const [link, rate] of Object.entries(reloadRates)) found[`${name}, reloaded over ${link}`] = gain(held / rate);
   }
   return found;
 }
-// [{name, held, atLimit, typical, holds}], best first at the memory batch. `typical`: an efficiency to rank them at again.
+// [{name, held, atLimit, typical, holds}], best first at the memory batch; again at `typical`, another efficiency.
 export function rankLevers(deployment, request, batch, typical = null, reloadRates = {}) {
   check("rank_levers", { batch: [BATCH, batch] });
   const start = { deployment, request: requestOf(request), batch };
@@ -891,127 +855,86 @@ export function rankLevers(deployment, request, batch, typical = null, reloadRat
   const found = gains(start, reloadRates);
   const again = typical && gains({ ...start, deployment: deployment.with({ efficiency: typical }) }, reloadRates);
   const second = typical && order(again);
-  return order(found).map((name, place) => {
-    const [held, atLimit] = found[name];
-    return { name, held, atLimit, typical: typical && again[name][1], holds: typical && second[place] === name };
-  });
+  return order(found).map((name, place) => ({
+    name, held: found[name][0], atLimit: found[name][1],
+    typical: typical && again[name][1], holds: typical && second[place] === name,
+  }));
 }
 
 // ---- A server over time: requests join and leave a running batch at any step, and their caches share one memory
-
-const SERVING = { block: 16, watermark: 0.01, maxBatch: null, horizon: null };
-
-// What `simulate` refuses of its options, and of requests that do not fit even alone.
-function requireServable(deployment, requests, start, { block, watermark, maxBatch, horizon }, heldBytes) {
-  check("simulate", {
-    block: [whole(1, 65_536, "a whole number from 1 to 65,536"), block],
-    watermark: [{ expected: "a fraction from 0 to 1", takes: within(0, 1) }, watermark],
-    max_batch: [optional(COUNT), maxBatch], horizon: [optional(SECONDS), horizon],
-  });
-  const { sizes, layout, maxPositions: limit, model } = deployment;
-  const several = "a queue before several devices is not modelled: take 'tensor', or policy.steady_state";
-  if (sizes.replicas > 1) throw wrong("simulate", "layout", layout, "'tensor'", several);
-  if (deployment.speculation) refuse("simulate: a step here emits one token; take a deployment without drafts.");
-  const after = `it after the first arrival, ${asFloat(start).said.replace(/^\d+/, grouped)} s`;
-  if (horizon !== null && horizon <= start) throw wrong("simulate", "horizon", asFloat(horizon), after);
-  const held = requests.map(({ prompt, output }) => prompt + output - 1);
-  const [long, capacity] = [held.findIndex((tokens) => limit !== null && tokens >= limit), Math.floor(deployment.memoryFree)];
-  if (long >= 0) {
-    const { prompt, output } = requests[long];
-    const both = `prompt ${commas(prompt)} + output ${commas(output)} = ${commas(held[long] + 1)} tokens`;
-    const most = `${model.name} has ${commas(limit)} positions; shorten it or leave it out`;
-    refuse(`simulate: request ${long} has ${both}, but ${most}.`);
-  }
-  const large = held.findIndex((tokens) => heldBytes(tokens) > capacity);
-  if (large < 0) return;
-  try {
-    requireFit(deployment, held[large]);
-  } catch (error) {
-    refuse(`simulate: request ${large} by itself: ${error.message}`, error.kind);
-  }
-  const taken = `takes ${formatBytes(heldBytes(held[large]))} in blocks for its ${commas(held[large])} tokens`;
-  const there = `the cache has ${formatBytes(capacity)}; take a smaller block, shorten it or leave it out`;
-  refuse(`simulate: request ${large} ${taken}, but ${there}.`, "DoesNotFitError");
-}
 
 // Continuous batching with paged memory, event by event, as the library's simulate with prefill="first": an admitted
 // prompt has a pass of its own while decoding waits. `requests`: {prompt, output, cached} that arrive at `arrivals`
 // seconds, sorted. Times of each request, GPU seconds by phase, occupancy at the start of each event and at the end.
 export function timeline(deployment, requests, arrivals, options = {}) {
-  const [set, all, { sizes, prefillChunk }] = [{ ...SERVING, ...options }, requests.map(requestOf), deployment];
-  const [start, end, most] = [arrivals[0], set.horizon ?? Infinity, set.maxBatch ?? Infinity];
-  const laws = new Map();
+  const set = { block: 16, watermark: 0.01, maxBatch: null, horizon: null, ...options };
+  const [all, { sizes }, start] = [requests.map(requestOf), deployment, arrivals[0]];
+  const [end, most, capacity] = [set.horizon ?? Infinity, set.maxBatch ?? Infinity, Math.floor(deployment.memoryFree)];
+  const laws = new Map(); // layers that hold the same tokens share their blocks
   for (const kind of sizes.kinds.filter((one) => one.cacheBytes)) {
-    const law = kind.law.fillsAt ?? kind;
-    laws.set(law, [...(laws.get(law) ?? []), kind]);
+    const { bytes = 0, held } = laws.get(kind.law.fillsAt ?? kind) ?? kind.law;
+    laws.set(kind.law.fillsAt ?? kind, { bytes: bytes + kind.cacheBytes, held });
   }
-  const blocks = [...laws.values()].map((kinds) => {
-    const bytes = Math.ceil(total(kinds, (kind) => kind.cacheBytes) * set.block);
-    return (tokens) => bytes * Math.ceil(kinds[0].law.held(tokens) / set.block);
-  });
+  const blocks = [...laws.values()].map(({ bytes, held }) => ({ bytes: Math.ceil(bytes * set.block), held }));
   const stateBytes = Math.ceil(total(sizes.kinds, (kind) => kind.stateBytes));
-  const heldBytes = (tokens) => stateBytes + total(blocks, (held) => held(tokens));
-  requireServable(deployment, all, start, set, heldBytes);
-  const capacity = Math.floor(deployment.memoryFree);
-  const reserve = Math.ceil(set.watermark * capacity);
+  const blockBytes = (tokens) => total(blocks, ({ bytes, held }) => bytes * Math.ceil(held(tokens) / set.block));
+  const heldBytes = (tokens) => stateBytes + blockBytes(tokens);
+  const several = "a queue before several devices is not modelled: take 'tensor', or policy.steady_state";
+  if (sizes.replicas > 1) throw wrong("simulate", "layout", deployment.layout, "'tensor'", several);
+  for (const one of new Set(requests)) { // what no server could take, and what does not fit in whole blocks
+    requestCost(deployment, one);
+    const held = one.prompt + one.output - 1;
+    const words = `takes ${formatBytes(heldBytes(held))} in blocks for its ${commas(held)} tokens`;
+    const there = `the cache has ${formatBytes(capacity)}; take a smaller block, shorten it or leave it out`;
+    if (heldBytes(held) > capacity) refuse(`simulate: a request ${words}, but ${there}.`, "DoesNotFitError");
+  }
 
-  const secondsOf = (works) => total(works, (one) => underRoof(deployment, one).seconds);
+  const secondsOf = (works) => total(works, (one) => underRoof(deployment, one));
   const [growing, states] = [true, false].map((grows) => sizes.kinds.filter((kind) => grows === kind.cacheBytes > 0));
   const stateSeconds = secondsOf(states.map((kind) => attentionWork(kind, 1, 0, 1)));
-  const sums = [0]; // [tokens]: seconds of one sequence's attention in all steps that find fewer tokens cached
+  const [sums, shared] = [[0], new Map()]; // [tokens]: of one sequence's attention in all steps that find fewer cached
   function attentionUpTo(tokens) {
     for (let c = sums.length - 1; c < tokens; c += 1) {
       sums.push(sums[c] + secondsOf(growing.flatMap((kind) => attentionOfSteps(kind, c, 1, 1))));
     }
     return sums[tokens];
   }
-  const shared = new Map();
   function sharedSeconds(sequences) {
-    const step = shared.get(sequences) ?? passOf(deployment, sequences);
-    shared.set(sequences, step);
-    return step.linear.seconds + step.communication + step.overhead + sequences * stateSeconds;
+    if (!shared.has(sequences)) {
+      const step = passOf(deployment, sequences);
+      shared.set(sequences, step.linear.seconds + step.communication + step.overhead + sequences * stateSeconds);
+    }
+    return shared.get(sequences);
   }
 
-  let [time, arrived, holding, finished, free, outputTokens, recomputedTokens] = [start, 0, 0, 0, capacity, 0, 0];
-  let [requestSeconds, peakRunning, peakCacheBytes, events] = [0, 0, 0, 0];
+  let [time, arrived, holding, finished, free, outputTokens] = [start, 0, 0, 0, capacity, 0];
   const seconds = { prefill: 0, recompute: 0, decode: 0, idle: 0 };
   const occupancy = { time: [], running: [], waiting: [], cacheBytes: [] };
   const [admitted, firstToken, finish] = [0, 1, 2].map(() => all.map(() => NaN));
   const [preemptions, tokens] = [all.map(() => 0), all.map((one) => one.prompt)]; // tokens: held, or to prefill
-  const [queue, prefilling, running] = [[], new Map(), new Map()]; // tokens prefilled so far; steps that are left
-  const nextArrival = () => arrivals[arrived] ?? Infinity;
+  const [queue, running] = [[], new Map()]; // running: steps that are left
+  let prefilling = null;
   const stepsOf = (steps, of) => total([...running.keys()], (i) => of(tokens[i] + steps) - of(tokens[i]));
-  function take(bytes) {
-    free -= bytes;
-    peakCacheBytes = Math.max(peakCacheBytes, capacity - free);
-  }
-  function arrive() {
-    for (; nextArrival() <= time; arrived += 1) {
-      requestSeconds += time - arrivals[arrived];
-      queue.push(arrived);
-    }
-  }
-  // Memory for the first of the queue, all but a watermark; an empty server keeps none.
-  function admit() {
-    const needed = heldBytes(tokens[queue[0]]);
-    if (prefilling.size || holding >= most || needed > free - (holding ? reserve : 0)) return;
-    const i = queue.shift();
-    take(needed);
-    prefilling.set(i, all[i].cached);
-    if (!preemptions[i]) admitted[i] = time;
-    holding += 1;
-    peakRunning = Math.max(peakRunning, holding);
-  }
   function leave(i) {
-    prefilling.delete(i);
     running.delete(i);
     free += heldBytes(tokens[i]);
     holding -= 1;
   }
-  function last(i) {
+  // Request i decodes on, or has its last token.
+  function goOn(i, left) {
+    running.set(i, left);
+    if (left) return;
     leave(i);
     finish[i] = time;
     finished += 1;
+  }
+  // Memory for the first of the queue, all but a watermark; an empty server keeps none.
+  function admit(i) {
+    const needed = heldBytes(tokens[i]);
+    if (holding >= most || needed > free - (holding ? Math.ceil(set.watermark * capacity) : 0)) return;
+    queue.shift();
+    [free, holding, prefilling] = [free - needed, holding + 1, i];
+    if (!preemptions[i]) admitted[i] = time;
   }
   // The request that was admitted last gives up its memory, and waits again, first of all: prompt and tokens so far.
   function preempt() {
@@ -1024,26 +947,18 @@ export function timeline(deployment, requests, arrivals, options = {}) {
   function advance(passed, phase) {
     const now = { time, running: holding, waiting: queue.length, cacheBytes: capacity - free };
     for (const name of Object.keys(occupancy)) occupancy[name].push(now[name]);
-    requestSeconds += (holding + queue.length) * passed;
     seconds[phase] += passed;
     time += passed;
   }
-  // A pass over a prompt, or a chunk of it; after the last one the request has a token more, and decodes if it wants others.
-  function promptPass() {
-    const [[i, cached]] = prefilling;
-    const [n, isLast] = [Math.min(prefillChunk ?? Infinity, tokens[i] - cached), tokens[i] - cached <= (prefillChunk ?? Infinity)];
-    const linear = phaseOf(deployment, [{ sizes, works: linearWork(sizes, n, Number(isLast)), tokens: n, number: 1 }]);
-    const passed = secondsOf(sizes.kinds.map((kind) => attentionWork(kind, n, cached, 1))) + linear.seconds;
-    recomputedTokens += preemptions[i] ? n : 0;
-    advance(passed, preemptions[i] ? "recompute" : "prefill");
-    prefilling.set(i, cached + n);
-    if (!isLast) return;
-    prefilling.delete(i);
-    const emitted = tokens[i] - all[i].prompt + 1;
-    outputTokens += 1;
-    if (emitted === 1) firstToken[i] = time;
-    running.set(i, all[i].output - emitted);
-    if (emitted === all[i].output) last(i);
+  // A pass over a prompt: after it the request has one token more, and decodes if it wants others.
+  function promptPass(i) {
+    const [n, { cached, output, prompt }] = [tokens[i] - all[i].cached, all[i]];
+    const linear = new Phase(deployment, [{ sizes, works: linearWork(sizes, n, 1), tokens: n, number: 1 }]);
+    const attention = secondsOf(sizes.kinds.map((kind) => attentionWork(kind, n, cached, 1)));
+    advance(attention + linear.seconds, preemptions[i] ? "recompute" : "prefill");
+    [prefilling, outputTokens] = [null, outputTokens + 1];
+    if (tokens[i] === prompt) firstToken[i] = time;
+    goOn(i, output - (tokens[i] - prompt + 1));
   }
   // Steps up to the first event: a last token, a full cache, or a step that ends after `until`.
   function decode(until) {
@@ -1055,19 +970,18 @@ export function timeline(deployment, requests, arrivals, options = {}) {
     if (newBytes(steps) > free) steps = firstOf(1, steps, (some) => newBytes(some) > free) - 1;
     const taken = newBytes(steps);
     advance(secondsFor(steps), "decode");
-    take(taken);
-    outputTokens += steps * running.size;
+    [free, outputTokens] = [free - taken, outputTokens + steps * running.size];
     for (const [i, left] of [...running]) {
       tokens[i] += steps;
-      running.set(i, left - steps);
-      if (left === steps) last(i);
+      goOn(i, left - steps);
     }
   }
-  for (; finished < all.length && time < end; events += 1) {
+  const arrive = () => { for (; arrivals[arrived] <= time; arrived += 1) queue.push(arrived); };
+  while (finished < all.length && time < end) {
     arrive();
-    if (queue.length) admit();
-    const until = Math.min(nextArrival(), end);
-    if (prefilling.size) promptPass();
+    if (queue.length) admit(queue[0]);
+    const until = Math.min(arrivals[arrived] ?? Infinity, end);
+    if (prefilling !== null) promptPass(prefilling);
     else if (holding) decode(!queue.length && holding < most ? until : end);
     else {
       advance(until - time, "idle");
@@ -1076,10 +990,10 @@ export function timeline(deployment, requests, arrivals, options = {}) {
   }
   arrive();
   advance(0, "idle");
+  const ended = finished === all.length ? "every request finished" : "the horizon was reached";
   return {
-    arrivals, admitted, firstToken, finish, preemptions, seconds, occupancy, start, end: time, events, outputTokens,
-    recomputedTokens, requestSeconds, peakRunning, peakCacheBytes, cacheBytesAvailable: capacity,
-    ended: finished === all.length ? "every request finished" : "the horizon was reached",
+    arrivals, admitted, firstToken, finish, preemptions, seconds, occupancy, start, end: time, ended, outputTokens,
+    cacheBytesAvailable: capacity, peakRunning: occupancy.running.reduce((a, b) => Math.max(a, b), 0),
   };
 }
 
@@ -1196,7 +1110,6 @@ VIEWS.request = {
   title: "Where the time of a request goes",
   controls: ["prompt", "output", "cached", "batch"],
   start: { prompt: 1024, output: 128, batch: 32 },
-  height: 244,
   compute(data, s) {
     const [d, r] = [deploymentOf(data, s), requestOf(s)];
     const cost = requestCost(d, r, s.batch);
@@ -1217,8 +1130,7 @@ VIEWS.request = {
         ["started together: share of one", formatSeconds(cost.seconds / s.batch)],
         ["started together: request clock", formatSeconds(cost.undisturbed)],
         ["full server: GPU time of one", formatSeconds(full.secondsPerRequest)],
-        ["full server: wait of a user", formatSeconds(full.wait)],
-        ["time to first token", formatSeconds(cost.ttft)],
+        ["full server: wait of a user", formatSeconds(full.wait)], ["time to first token", formatSeconds(cost.ttft)],
         ["time per output token, undisturbed", formatSeconds(cost.tpot)],
         ["decode's linear layers", cost.decode.seconds ? `${busy} bound` : "no decode step"],
         ["decode share of GPU time", formatPercent(cost.decodeShare, 5)],
@@ -1273,12 +1185,13 @@ VIEWS.plane = {
     const [d, r] = [deploymentOf(data, s), requestOf(s)];
     const state = steadyState(d, r, s.batch);
     const full = steadyState(d, r, null);
-    const [about, over, reads] = [rho(d, r, s.batch), omega(d, r), chi(d, r)];
+    const [about, over, reads] = [rho(d, r, s.batch), unless(() => omega(d, r)), chi(d, r)]; // without a cache no omega
     const { prefill, linear, attention } = state.parts;
     const [one, other] = ["memory is full", "the linear layers are busy"];
     const first = over > 1 ? `${one} before ${other}` : `${other} before ${one}`;
+    const says = over === null ? "there is no omega, for no cache grows" : `omega ${general(over, 3)}: ${first}`;
     return {
-      edge: edgeOfOmega(d),
+      edge: over === null ? [] : edgeOfOmega(d),
       slope: rho(d, { prompt: 1, output: 1, cached: 0 }, s.batch) / RHO_OF_FIVE_PERCENT,
       batch: s.batch,
       dots: Object.values(data.presets).map(({ label, prompt, output, cached }) =>
@@ -1286,14 +1199,12 @@ VIEWS.plane = {
       here: [r.prompt - r.cached, r.output],
       legend: [["boundary", "rho: prefill takes 5 %"], ["cache", "omega above 1: memory is full before the roof"]],
       said: `${arrow(r)} at batch ${commas(s.batch)}: rho ${general(about, 3)}, so prefill takes about ` +
-        `${formatPercent(about / (1 + about), 2)}; omega ${general(over, 3)}: ${first}`,
+        `${formatPercent(about / (1 + about), 2)}; ${says}`,
       numbers: [
         ["rho, the estimate", general(about, 3)],
         ["prefill / decode, exact", general(prefill / (linear + attention), 3)],
-        ["prefill's share, exact", formatPercent(prefill / state.secondsPerRequest)],
-        ["omega", general(over, 3)],
-        ["roof batch (estimate)", commas(Math.round(roofBatch(d, r)))],
-        ["memory batch", commas(full.batch)],
+        ["prefill's share, exact", formatPercent(prefill / state.secondsPerRequest)], ["omega", over === null ? "-" : general(over, 3)],
+        ["roof batch (estimate)", commas(Math.round(roofBatch(d, r)))], ["memory batch", commas(full.batch)],
         ["chi", general(reads, 3)],
         ["cache reads on a full server", formatPercent(full.parts.attention / full.secondsPerRequest)],
       ],
@@ -1304,11 +1215,12 @@ VIEWS.plane = {
     const y = axis("output tokens", 1, PLANE.outputs, { log: true });
     const on = panel({ left: 56, right: width - 12, top: 26, bottom: 350 }, x, y);
     let drawn = area(on, edge, edge.map(([a]) => [a, PLANE.outputs]), "cache faint") + on.drawn;
-    drawn += on.line(edge, "cache dashed") + text(on.left + 6, on.up(edge[0][1]) - 6, "omega = 1", "ink-cache");
+    drawn += on.line(edge, "cache dashed");
+    if (edge.length) drawn += text(on.left + 6, on.up(edge[0][1]) - 6, "omega = 1", "ink-cache");
     const [first, last] = [Math.max(1, 1 / slope), Math.min(PLANE.prompts, PLANE.outputs / slope)];
     if (first < last) {
       drawn += on.line([[first, first * slope], [last, last * slope]], "edge dashed");
-      const at = first * (last / first) ** 0.24;
+      const at = first * (last / first) ** 0.17;
       const [x0, y0] = [on.across(at), on.up(at * slope)];
       const turn = (Math.atan2(on.up(2 * at * slope) - y0, on.across(2 * at) - x0) * 180) / Math.PI;
       const words = text(0, 16, `rho = 0.053 at batch ${commas(batch)}`, "middle halo");
@@ -1338,12 +1250,7 @@ VIEWS.growth = {
     const at = (k, together) => ({ k, ...stepParts(d, r, k, s.batch, together) });
     const places = wholes(Array.from({ length: 33 }, (_, i) => 1 + ((last - 1) * i) / 32));
     const steady = places.map((k) => at(k, false));
-    let together = null; // the ends of all of them may not fit where their middles do
-    try {
-      together = places.map((k) => at(k, true));
-    } catch (error) {
-      if (!(error instanceof Refused)) throw error;
-    }
+    const together = unless(() => places.map((k) => at(k, true))); // their ends may not fit where their middles do
     const here = at(Math.min(s.position, last), false);
     const traffic = answerTraffic(d, r, s.batch);
     const passes = spanWhereCachePassesWeights(d, s.batch);
@@ -1362,15 +1269,11 @@ VIEWS.growth = {
       said: `${s.model}, batch ${commas(s.batch)}, token ${commas(here.k + 1)}: a step takes ` +
         `${formatSeconds(here.seconds)}, of which its own cache ${formatPercent(here.own / here.seconds, 2)}`,
       numbers: [
-        ["first step, steady", first],
-        ["last step, steady", final],
-        ["first step, together", firstTogether],
-        ["last step, together", finalTogether],
-        ["this step: linear layers", formatSeconds(here.linear + here.other)],
+        ["first step, steady", first], ["last step, steady", final], ["first step, together", firstTogether],
+        ["last step, together", finalTogether], ["this step: linear layers", formatSeconds(here.linear + here.other)],
         ["this step: the neighbours' caches", formatSeconds(here.neighbours)],
         ["this step: its own cache", formatSeconds(here.own)],
-        ["cache of one token", formatBytes(d.cacheBytesPerToken)],
-        ["cache read so far, the batch", formatBytes(read)],
+        ["cache of one token", formatBytes(d.cacheBytesPerToken)], ["cache read so far, the batch", formatBytes(read)],
         ["cache read over the answer", formatBytes(traffic.triangle)],
         ["if it had its final size", formatBytes(traffic.end)],
         ["cache passes weights at", passes === null ? "never" : `${commas(passes)} tokens`],
@@ -1430,9 +1333,7 @@ VIEWS.kinds = {
       numbers: [
         ...by.map(({ layers, label, bytes }) =>
           [`${layers} × ${label}, at ${commas(tokens)} tokens`, formatBytes(bytes, 3)]),
-        ["held at 1 token", size(1)],
-        ["held at 4,096 tokens", size(4096)],
-        ["held at 32,768 tokens", size(32_768)],
+        ["held at 1 token", size(1)], ["held at 4,096 tokens", size(4096)], ["held at 32,768 tokens", size(32_768)],
         ["held at 131,072 tokens", size(131_072)],
         [`read in a step at ${commas(tokens)} tokens`, formatBytes(stepReads(d, tokens), 3)],
         ["held by the batch", formatBytes(s.batch * d.sequenceBytes(tokens), 3)],
@@ -1470,7 +1371,7 @@ VIEWS.batch = {
     const here = steadyState(d, r, s.batch);
     const least = states[0].tpot;
     const kept = s.target / 1e3 >= least ? atLatency(d, r, s.target / 1e3) : null;
-    const roof = roofBatch(d, r);
+    const [roof, over] = [roofBatch(d, r), unless(() => omega(d, r))];
     const binds = kept === null ? `no batch keeps ${general(s.target, 4)} ms a token`
       : kept.binds === "memory" ? `memory is full at ${commas(kept.batch)}, within ${general(s.target, 4)} ms a token`
       : `${general(s.target, 4)} ms a token end it at ${commas(kept.batch)}, memory at ${commas(full.batch)}`;
@@ -1482,14 +1383,11 @@ VIEWS.batch = {
       said: `${whose(s)}: ${commas(Math.round(states[0].tokensPerSecond))} tokens/s alone, ` +
         `${commas(Math.round(here.tokensPerSecond))} at batch ${commas(s.batch)}; ${binds}`,
       numbers: [
-        ["memory batch", commas(full.batch)],
-        ["roof batch (estimate)", commas(Math.round(roof))],
-        ["omega", general(omega(d, r), 3)],
-        ["tokens/s at batch 1", fixed(states[0].tokensPerSecond, 1, true)],
+        ["memory batch", commas(full.batch)], ["roof batch (estimate)", commas(Math.round(roof))],
+        ["omega", over === null ? "-" : general(over, 3)], ["tokens/s at batch 1", fixed(states[0].tokensPerSecond, 1, true)],
         ["tokens/s at this batch", fixed(here.tokensPerSecond, 1, true)],
         ["tokens/s at the memory batch", fixed(full.tokensPerSecond, 1, true)],
-        ["TPOT at batch 1", formatSeconds(least)],
-        ["TPOT at this batch", formatSeconds(here.tpot)],
+        ["TPOT at batch 1", formatSeconds(least)], ["TPOT at this batch", formatSeconds(here.tpot)],
         ["TPOT at the memory batch", formatSeconds(full.tpot)],
         ["GPU seconds a request, memory batch", formatSeconds(full.secondsPerRequest)],
         ["largest batch within the target", kept === null ? "none" : commas(kept.batch)],
@@ -1556,7 +1454,7 @@ VIEWS.timeline = {
     const words = (seconds) => (seconds === Infinity ? "not within this time" : formatSeconds(seconds, 3));
     const elapsed = run.end - run.start;
     const prompt = firsts.filter(([, wait]) => wait <= 1).length / arrivals.length;
-    const later = (times) => (2 * r.output * times.filter((at) => at >= watched / 2).length) / watched; // once it is warm
+    const later = (times) => (2 * r.output * times.filter((at) => at >= watched / 2).length) / watched; // once warm
     const [offered, served] = [later(arrivals), later(run.finish)];
     return {
       time, running, waiting, firsts, watched, most,
@@ -1571,10 +1469,8 @@ VIEWS.timeline = {
         ["GPU busy", formatPercent(1 - run.seconds.idle / elapsed)],
         ["median time to first token, first third", words(median(0, watched / 3))],
         ["the same, last third", words(median((2 * watched) / 3, watched))],
-        ["first token within 1 s", formatPercent(prompt)],
-        ["waiting at the end", commas(waiting.at(-1))],
-        ["served at a time, at most", commas(run.peakRunning)],
-        ["memory batch", commas(full)],
+        ["first token within 1 s", formatPercent(prompt)], ["waiting at the end", commas(waiting.at(-1))],
+        ["served at a time, at most", commas(run.peakRunning)], ["memory batch", commas(full)],
       ],
     };
   },
@@ -1622,13 +1518,11 @@ VIEWS.prefill = {
         `${formatPercent(saved(share(full), s.times), 2)} of a full server's GPU time`,
       numbers: [
         ["prefill share, GPU clock", formatPercent(share(here))],
-        ["prefill share, request clock", formatPercent(clock)],
-        ["prefill share, alone", formatPercent(share(alone))],
+        ["prefill share, request clock", formatPercent(clock)], ["prefill share, alone", formatPercent(share(alone))],
         ["prefill share, full server", formatPercent(share(full))],
         ["saved by this prefill, GPU", formatPercent(saved(share(here), s.times))],
         ["saved by this prefill, full server", formatPercent(saved(share(full), s.times))],
-        ["rho, the estimate", general(rho(d, r, s.batch), 3)],
-        ["time to first token", formatSeconds(cost.ttft)],
+        ["rho, the estimate", general(rho(d, r, s.batch), 3)], ["time to first token", formatSeconds(cost.ttft)],
         ["under 5 % from this output on", `${commas(breakEvenOutput(d, r.prompt, s.batch))} tokens`],
       ],
     };
@@ -1706,10 +1600,8 @@ VIEWS.price = {
       said: `${arrow(r)}, batch ${commas(s.batch)}: one output token costs as much GPU time as ` +
         `${fixed(here, 1, true)} prompt tokens`,
       numbers: [
-        ["one output token, in prompt tokens", fixed(here, 1, true)],
-        ["at batch 1", fixed(worth(1), 1, true)],
-        ["at the memory batch", fixed(worth(full), 1, true)],
-        ["memory batch", commas(full)],
+        ["one output token, in prompt tokens", fixed(here, 1, true)], ["at batch 1", fixed(worth(1), 1, true)],
+        ["at the memory batch", fixed(worth(full), 1, true)], ["memory batch", commas(full)],
         ["$ a million output, here", `$${fixed(million(s.batch), 2, true)}`],
         ["$ a million output, at the memory batch", `$${fixed(million(full), 2, true)}`],
         ["GPU time of one output token", formatSeconds(each)],
@@ -1818,7 +1710,7 @@ function tableOf(now, kept) {
   return `<table>${head}<tbody>${rows.join("")}</tbody></table>`;
 }
 
-// Picture and table of a setting as one string, for a page where nothing runs; `image`: where the picture is, once drawn.
+// Picture and table of a setting as one string, for a page where nothing runs; `image`: where the picture is, drawn.
 export function still(data, name, start = {}, image = "") {
   const view = VIEWS[name];
   const found = view.compute(data, settingOf(name, start));
@@ -1875,7 +1767,7 @@ function waysOut(data, view, s, deep = true) {
 let panels = 0;
 
 // The explorer `name` in `host`, from its start setting or `start`. Returns {settings, destroy}.
-export function mount(host, data, name, start = {}, options = {}) {
+export function mount(host, data, name, start = {}) {
   const view = VIEWS[name];
   const id = `explore-${name}-${(panels += 1)}`;
   const initial = settingOf(name, start);
@@ -1900,13 +1792,12 @@ export function mount(host, data, name, start = {}, options = {}) {
 
   function set(change) {
     s = { ...s, ...change };
-    for (const key of view.controls) {
+    for (const key of [...view.controls, "devices"]) {
       const { least, most, held } = scaleOf(RANGES[key], s);
       if (s[key] < least || s[key] > most) s[key] = held(s[key]);
     }
     show();
   }
-
   function show() {
     for (const control of Object.values(controls)) control.follow();
     clearTimeout(later);
@@ -1928,24 +1819,20 @@ export function mount(host, data, name, start = {}, options = {}) {
       later = setTimeout(offer, 30); // the sentence first
     }
   }
-
   function offer() {
     const choices = waysOut(data, view, s).map(([words, change]) => button(`Take ${words}`, () => set(change)));
     ways.replaceChildren("What would fit: ", ...choices, button("Back to the start", reset));
   }
-
   function draw() {
     const width = Math.round(Math.min(720, Math.max(300, now.clientWidth || 720)));
     now.innerHTML = (kept ? "<figcaption>this setting</figcaption>" : "") + view.svg(found, width);
-    const before = kept && `<figcaption>kept: ${escaped(kept.found.said)}</figcaption>${view.svg(kept.found, width)}`;
-    if (kept) beside.innerHTML = before;
+    const caption = kept ? `<figcaption>kept: ${escaped(kept.found.said)}</figcaption>` : "";
+    if (kept) beside.innerHTML = caption + view.svg(kept.found, width);
   }
-
   function reset() {
     stop();
     set(initial);
   }
-
   function keep() {
     kept = kept || !found ? null : { s, found };
     beside.hidden = !kept;
@@ -1954,7 +1841,6 @@ export function mount(host, data, name, start = {}, options = {}) {
     compare.textContent = kept ? "Drop the kept setting" : "Keep beside";
     show();
   }
-
   async function copy(words, what) {
     told.replaceChildren();
     try {
@@ -1967,33 +1853,31 @@ export function mount(host, data, name, start = {}, options = {}) {
       field.select();
     }
   }
-
   function asCsv() {
     const rows = [...settingsOf(view, s), ...(found?.numbers ?? [["not computed", sentence.textContent]])];
     const others = kept && new Map([...settingsOf(view, kept.s), ...kept.found.numbers]);
     const columns = ([label, value]) => (kept ? [label, value, others.get(label) ?? ""] : [label, value]);
     return csvOf([kept ? ["", "this setting", "kept"] : ["", "this setting"], ...rows.map(columns)]);
   }
-
   function address() {
     const changed = settingsOf(view, s).filter(([key, value]) => value !== settingOf(name)[key]);
     const page = globalThis.location?.href.split("#")[0] ?? "";
     return `${page}#explore-${name}?${new URLSearchParams(changed)}`;
   }
-
   function stop() {
     cancelAnimationFrame(playing);
     clearTimeout(playing);
     playing = 0;
+    sentence.setAttribute("aria-live", "polite");
     if (player) player.textContent = "Play along the answer";
   }
-
   function play() {
     if (playing) return stop();
     const last = bound(RANGES[view.plays].most, s);
     const [stops, began] = [calm() ? 8 : 0, performance.now()];
     const from = s[view.plays] >= last ? 1 : s[view.plays];
     player.textContent = "Stop";
+    sentence.setAttribute("aria-live", "off"); // it changes with every frame
     const step = (count) => {
       const share = stops ? count / stops : Math.min(1, (performance.now() - began) / 8000);
       set({ [view.plays]: Math.round(from + share * (last - from)) });
@@ -2003,7 +1887,6 @@ export function mount(host, data, name, start = {}, options = {}) {
     playing = 1;
     step(1);
   }
-
   function rangeOf(key) {
     const range = RANGES[key];
     const slider = make("input", { type: "range", id: `${id}-${key}`, min: 0, max: 1, step: "any" });
@@ -2047,7 +1930,6 @@ export function mount(host, data, name, start = {}, options = {}) {
     const unit = make("span", { class: "unit" }, unitsOf(range));
     return make("div", { class: "range" }, make("label", { for: slider.id }, range.label), slider, field, unit);
   }
-
   function menuOf(key, choices) {
     const select = make("select", { id: `${id}-${key}`, onchange: () => set({ [key]: select.value }) });
     for (const [value, words] of choices) select.append(make("option", { value }, words));
@@ -2062,9 +1944,10 @@ export function mount(host, data, name, start = {}, options = {}) {
     menuOf("precision", same(Object.keys(data.precisions))),
     menuOf("efficiency", same([...Object.keys(data.efficiencies), "high", "typical", "low"])),
     menuOf("layout", Object.entries(LAYOUTS)));
-  const presets = make("div", { class: "presets", role: "group", "aria-label": "Workloads to begin with" }, "Take ");
+  const presets = make("div", { class: "presets", role: "group", "aria-label": "Workloads to begin with" },
+    view.many ? "Take the means of " : "Take the medians of ");
   for (const [word, preset] of Object.entries(data.presets)) {
-    const { prompt, output, cached } = (view.many && preset.mean) || preset;
+    const { prompt, output, cached } = view.many ? preset.mean : preset;
     presets.append(button(word, () => set({ prompt, output, cached })));
   }
   const compare = button("Keep beside", keep);

@@ -214,7 +214,7 @@ def model_numbers(model: Model) -> dict[str, Any]:
 
 
 def accelerator_numbers(accelerator: Accelerator) -> dict[str, Any]:
-    """An accelerator as plain numbers, with the efficiencies that were published for its kind, or why there are none."""
+    """An accelerator as plain numbers, with the efficiencies published for its kind, or why there are none."""
     found = {name: getattr(accelerator, name) for name in ("name", "memory", "bandwidth", "link")}
     found |= {"label": accelerator.label or accelerator.name, "peaks": dict(accelerator.peaks)}
     try:
@@ -233,12 +233,16 @@ def _catalogue() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
 
 
 def _presets() -> dict[str, dict[str, Any]]:
-    """The lesson's requests by the first word of their names: chat, reasoning, production, agent."""
+    """The lesson's requests by the first word of their names: chat, reasoning, production, agent; `mean`: for many."""
+
+    def lengths(request: Request) -> dict[str, Any]:
+        return {"prompt": request.prompt, "output": request.output, "cached": request.cached}
+
     found = {}
     for name in workload_names():
         workload = load_workload(name)
-        lengths = {"prompt": workload.prompt, "output": workload.output, "cached": workload.cached}
-        found[name.split("-")[0]] = {"name": name, "label": workload.label, **lengths}
+        both = lengths(workload.request) | {"mean": lengths(workload.mean)}
+        found[name.split("-")[0]] = {"name": name, "label": workload.label, **both}
     return found
 
 

@@ -28,7 +28,7 @@ START: dict[str, Any] = {"model": "qwen3-8b", "accelerator": "h100-sxm", "device
 START |= {"cache": "bf16", "efficiency": FLOOR, "batch": "", "price": "2.50 USD"}
 WIDE: dict[str, Any] = {
     "style": {"description_width": "150px"},
-    "layout": ipywidgets.Layout(width="min(100%, 560px)"),
+    "layout": {"width": "min(100%, 560px)"},
 }
 
 
@@ -64,7 +64,7 @@ class ReportForm(ipywidgets.VBox):
         }
         self.report_button = ipywidgets.Button(description="Report", button_style="primary", tooltip="make the page")
         self.save_button = ipywidgets.Button(description="Save", tooltip="write the page as HTML and Markdown")
-        self.said, self.shown = ipywidgets.HTML(), ipywidgets.HTML(layout=ipywidgets.Layout(width="100%"))
+        self.said, self.shown = ipywidgets.HTML(), ipywidgets.HTML(layout=ipywidgets.Layout(width="auto"))
         self.fields["model"].observe(self._chosen, "value")
         self.model_file.upload.observe(self._uploaded, "value")  # after the chooser, which has read the file by then
         self.report_button.on_click(lambda _: self._doing(self._make))
@@ -94,7 +94,7 @@ class ReportForm(ipywidgets.VBox):
 
     def _chosen(self, _: Any) -> None:
         if self.fields["model"].value != OWN:
-            self.model_file.value = load_model(self.fields["model"].value)  # what .take() gives in code, too
+            self.model_file.put(load_model(self.fields["model"].value))  # what .take() gives in code, too
 
     def _uploaded(self, _: Any) -> None:
         if self.model_file.upload.value and not self.model_file.problem:
@@ -107,7 +107,7 @@ class ReportForm(ipywidgets.VBox):
         hour, currency = priced(self.fields["price"].value)
         batch = whole(self.fields["batch"].value)
         self.report = traffic_report(self.deployment(), self.traffic, hour, currency, batch)
-        self.shown.value = self.report._repr_html_()
+        self.shown.value = f'<div style="line-height:1.4">{self.report._repr_html_()}</div>'
         return f"Made: {self.report.title}. Save it below."
 
     def _keep(self) -> str:
