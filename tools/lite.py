@@ -1,12 +1,13 @@
 """Build the lesson as a site that runs in the browser, with nothing to install: JupyterLite with the Pyodide kernel.
 
     make lite                      build build/lite from Pyodide's files, fetched once and kept in .venv-lite/pyodide
-    make lite PYODIDE=folder       take Pyodide's files from a folder first
-    make lite ARGS=serve           serve it on localhost
+    make lite PYODIDE=folder       take files from a folder first, as far as it has them
+    make lite ARGS=serve           build it and serve it on localhost (ARGS="serve --port 8001")
 
-Each file is held to the sha256 of Pyodide's own lock file, and that file to the one in deploy/lite/pyodide.json: from
-wherever it comes, it is Pyodide's or it is refused. The site lists what it serves and asks no other host for anything.
-Run in .venv-lite (deploy/lite/requirements.txt). Ends with 3 where Pyodide's files are not to be had.
+Each file is held to the sha256 of Pyodide's own lock file, and that file and the wheels of PyPI to those in
+deploy/lite/pyodide.json: from wherever a file comes, it is the one that is meant or it is refused. The site lists what
+it serves and asks no other host for anything. Run in .venv-lite (deploy/lite/requirements.txt). Ends with 3 where a
+file is not to be had.
 """
 
 import argparse
@@ -37,13 +38,14 @@ PLAN = ROOT / "deploy" / "lite"
 KEPT = ROOT / ".venv-lite" / "pyodide"
 SITE = ROOT / "build" / "lite"
 FOLDER = "my_notebooks"  # where the copies lie, as after make lab
-CORE = "pyodide-lock.json"
+LOCK = "pyodide-lock.json"
 SECONDS = 60  # for an answer of another host
+PIP = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
 MISSING = 3
 
 
 class NotToBeHadError(Exception):
-    """A file of Pyodide that no source has; the message says which were asked."""
+    """A file that no source has; the message says which were asked, and what to do."""
 
 
 def is_whole(path: Path, sha256: str) -> bool:
@@ -51,9 +53,10 @@ def is_whole(path: Path, sha256: str) -> bool:
 
 
 class Pyodide:
-    """The files of one version of Pyodide, each taken where it is found first and kept in `kept`.
+    """The files of one version of Pyodide and the wheels beside them, each taken where it is found first.
 
-    `folders` are looked through first; then npm's package, which has the core alone; then Pyodide's distribution.
+    `folders` are looked through first, then `kept`. What is in neither is fetched into `kept`: the core from npm's package
+    where npm is at hand, the wheels from PyPI, all else from Pyodide's distribution.
     """
 
     def __init__(self, plan: dict[str, Any], folders: Iterable[Path], kept: Path = KEPT) -> None:
@@ -64,14 +67,34 @@ class Pyodide:
 
     def file(self, name: str, sha256: str) -> Path:
         """The path of that file. Raises NotToBeHadError where no source has it with this sha256."""
-        for folder in self.folders:
-            if is_whole(folder / name, sha256):
-                return folder / name
-        if name in self.plan["core"] and not self.asked_npm:
+        if (found := self._found(name, sha256)) is None and name in self.plan["core"] and not self.asked_npm:
             self.asked_npm = True
             self._from_npm()
-            return self.file(name, sha256)
-        return self._from_distribution(name, sha256)
+            found = self._found(name, sha256)
+        return found or self._from_distribution(name, sha256)
+
+    def _found(self, name: str, sha256: str) -> Path | None:
+        return next((folder / name for folder in self.folders if is_whole(folder / name, sha256)), None)
+
+    def wheel(self, name: str) -> Path:
+        """The path of a wheel of PyPI, in the version of requirements.txt. Raises NotToBeHadError as `file` does."""
+        file, sha256 = (self.plan["wheels"][name][key] for key in ("file", "sha256"))
+        if (found := self._found(file, sha256)) is not None:
+            return found
+        version = file.split("-")[1]
+        anywhere = ["--only-binary", ":all:", "--platform", "any", "--implementation", "py", "--abi", "none"]
+        wanted = [*anywhere, "--python-version", "3.12", "--dest", str(self.kept), f"{name}=={version}"]
+        got = subprocess.run([*PIP, "download", "--no-deps", *wanted], capture_output=True, text=True, check=False)
+        if is_whole(self.kept / file, sha256):
+            return self.kept / file
+        (self.kept / file).unlink(missing_ok=True)
+        why = got.stderr.strip().splitlines()[-1:] or ["its sha256 differs"]
+        raise NotToBeHadError(f"{file} is in none of {self._named()}, and PyPI did not give it ({why[0]}).")
+
+    def _named(self) -> str:
+        return ", ".join(
+            str(folder.relative_to(ROOT) if folder.is_relative_to(ROOT) else folder) for folder in self.folders
+        )
 
     def _from_npm(self) -> None:
         """Keep the core files of npm's package, where npm is there and has it."""
@@ -80,14 +103,15 @@ class Pyodide:
             return
         with tempfile.TemporaryDirectory() as folder:
             packed = [npm, "pack", "--silent", f"pyodide@{self.plan['version']}"]
-            if subprocess.run(packed, cwd=folder, capture_output=True, check=False, timeout=10 * SECONDS).returncode:
-                return
+            try:
+                subprocess.run(packed, cwd=folder, capture_output=True, check=True, timeout=2 * SECONDS)
+            except (OSError, subprocess.SubprocessError):
+                return  # the distribution has all that npm has
             for archive in Path(folder).glob("*.tgz"):
                 with tarfile.open(archive) as files:
-                    for name in self.plan["core"]:
-                        content = files.extractfile(f"package/{name}")
-                        if content is not None:
-                            (self.kept / name).write_bytes(content.read())
+                    for name in set(files.getnames()) & {f"package/{name}" for name in self.plan["core"]}:
+                        if (content := files.extractfile(name)) is not None:
+                            (self.kept / Path(name).name).write_bytes(content.read())
 
     def _from_distribution(self, name: str, sha256: str) -> Path:
         address = self.plan["distribution"] + name
@@ -96,18 +120,21 @@ class Pyodide:
                 content = answer.read()
         except OSError as error:
             raise NotToBeHadError(
-                f"{name} of Pyodide {self.plan['version']} is in none of {', '.join(map(str, self.folders))}, and "
+                f"{name} of Pyodide {self.plan['version']} is in none of {self._named()}, and "
                 f"{address} could not be read ({error}). Name a folder that has it: make lite PYODIDE=folder."
             ) from None
         (self.kept / name).write_bytes(content)
         if not is_whole(self.kept / name, sha256):
             (self.kept / name).unlink()
-            raise NotToBeHadError(f"{address} is not what Pyodide {self.plan['version']} names: its sha256 differs.")
+            raise NotToBeHadError(
+                f"{address} is not what the lock of Pyodide {self.plan['version']} names: its sha256 differs. "
+                "Name a folder that has the file: make lite PYODIDE=folder."
+            )
         return self.kept / name
 
     def packages(self, names: Iterable[str]) -> dict[str, dict[str, Any]]:
         """The lock's entries of these packages and of all that they need, by name."""
-        lock = json.loads(self.file(CORE, self.plan["core"][CORE]).read_text(encoding="utf-8"))
+        lock = json.loads(self.file(LOCK, self.plan["core"][LOCK]).read_text(encoding="utf-8"))
         found: dict[str, dict[str, Any]] = {}
         left = list(names)
         while left:
@@ -118,17 +145,10 @@ class Pyodide:
         return found
 
 
-def wheels(names: Iterable[str], folder: Path) -> dict[str, Path]:
-    """A wheel of each name that runs everywhere: lessonlib's is built here, the others are those of requirements.txt."""
-    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    pinned = dict(re.findall(r"^([\w.-]+)==(\S+)", (PLAN / "requirements.txt").read_text(encoding="utf-8"), re.M))
-    others = [f"{name}=={pinned[name]}" for name in names if name in pinned]
-    anywhere = ["--only-binary", ":all:", "--platform", "any", "--implementation", "py", "--abi", "none"]
-    subprocess.run(
-        [*pip, "download", "--no-deps", *anywhere, "--python-version", "3.12", "-d", str(folder), *others], check=True
-    )
-    subprocess.run([*pip, "wheel", "--no-deps", "-w", str(folder), str(ROOT)], check=True)
-    return {name: next(folder.glob(f"{name}-*.whl")) for name in names}
+def lesson_wheel(folder: Path) -> Path:
+    """The lesson's own wheel, built in `folder`. What it asks of NumPy and Matplotlib is not looked at here."""
+    subprocess.run([*PIP, "wheel", "--no-deps", "--no-build-isolation", "-w", str(folder), str(ROOT)], check=True)
+    return next(folder.glob("lessonlib-*.whl"))
 
 
 def own_entry(name: str, wheel: Path, depends: list[str]) -> dict[str, Any]:
@@ -157,11 +177,12 @@ def put_pyodide(pyodide: Pyodide, out: Path) -> None:
     for entry in packages.values():
         shutil.copyfile(pyodide.file(entry["file_name"], entry["sha256"]), out / entry["file_name"])
     with tempfile.TemporaryDirectory() as folder:
-        for name, wheel in wheels(plan["wheels"], Path(folder)).items():
+        for name, entry in plan["wheels"].items():
+            wheel = pyodide.wheel(name) if "file" in entry else lesson_wheel(Path(folder))
             shutil.copyfile(wheel, out / wheel.name)
-            packages[name.replace("_", "-")] = own_entry(name, wheel, plan["wheels"][name])
-    lock = json.loads((out / CORE).read_text(encoding="utf-8"))
-    (out / CORE).write_text(json.dumps({"info": lock["info"], "packages": packages}, indent=1), encoding="utf-8")
+            packages[name.replace("_", "-")] = own_entry(name, wheel, entry["needs"])
+    lock = json.loads((out / LOCK).read_text(encoding="utf-8"))
+    (out / LOCK).write_text(json.dumps({"info": lock["info"], "packages": packages}, indent=1), encoding="utf-8")
 
 
 def put_files(out: Path) -> None:
@@ -183,9 +204,9 @@ def build(folders: list[Path], site: Path = SITE) -> None:
         put_files(work / "files")
         for name in ("jupyter-lite.json", "overrides.json"):
             shutil.copyfile(PLAN / name, work / name)
+        options = "lite build --contents files --output-dir site --no-sourcemaps --apps lab"
         built = subprocess.run(
-            [sys.executable, "-m", "jupyter", "lite", "build", "--contents", "files", "--output-dir", "site"]
-            + ["--no-sourcemaps", "--apps", "lab"],
+            [sys.executable, "-m", "jupyter", *options.split()],
             cwd=work,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

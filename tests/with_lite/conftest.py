@@ -41,6 +41,12 @@ def pytest_generate_tests(metafunc):
 
 
 @pytest.fixture(scope="session")
+def notebooks():
+    """The notebooks' file names by their numbers."""
+    return {name[:2]: name for name in NOTEBOOKS}
+
+
+@pytest.fixture(scope="session")
 def address():
     """Where the site is served: build/lite, as `make lite` built it."""
     with lite.served() as server:
@@ -59,5 +65,5 @@ def browser():
 def shots():
     folder = Path(os.environ.get("LITE_SHOTS") or tempfile.mkdtemp(prefix="lessonlib-lite-"))
     folder.mkdir(parents=True, exist_ok=True)
-    print(f"Screenshots: {folder}")
+    print(f"Screenshots and notebooks as they ran: {folder}")
     return folder
