@@ -313,7 +313,7 @@ def test_a_chapter_leads_to_its_live_version_and_its_neighbours(site):
     for i, stem in enumerate(stems):
         soup = BeautifulSoup((site / "notebooks" / f"{stem}.html").read_text("utf-8"), "html.parser")
         live = soup.select_one(".lesson-live a")["href"]
-        assert live == f"../../lite/lab/index.html?path={stem}.ipynb"
+        assert live == f"../../lite/lab/index.html?path=my_notebooks/{stem}.ipynb"
         for relation, neighbour in (("prev", i - 1), ("next", i + 1)):
             if 0 <= neighbour < len(stems):
                 assert soup.select_one(f"link[rel={relation}]")["href"] == f"{stems[neighbour]}.html"
