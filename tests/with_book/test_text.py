@@ -163,6 +163,8 @@ def test_a_module_becomes_a_function():
         "const two = 2;\nexport function four() { return two * 2; }\nexport const one = 1;\nexport default { one };\n"
     )
     made = in_a_function(source, "m.js")
+    several = in_a_function("export const [a, b] = [1, 2];\n", "m.js")
+    assert several == "(() => {\nconst [a, b] = [1, 2];\n\nreturn { a, b };\n})()"
     assert "export" not in made and made.endswith("return { four, one };\n})()")
     for line in ('import { a } from "./b.js";', 'export * from "./b.js";'):
         with pytest.raises(ScriptError, match=r"m\.js: a classic script cannot have the line"):
