@@ -36,6 +36,7 @@ autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 python_use_unqualified_type_names = True
 add_module_names = False
+toc_object_entries_show_parents = "hide"
 suppress_warnings = ["ref.python", "docutils"]
 
 html_theme = "pydata_sphinx_theme"

@@ -51,7 +51,7 @@ def test_every_page_is_accessible_and_quiet(theme, names, served, page, shots):
             wrong[name] = found
         if name in LOOKED_AT:
             page.screenshot(path=shots / f"{name.replace('/', '-')}-{theme}.png")
-    assert wrong == {}
+    assert not wrong, "\n".join(f"{name}: {found}" for name, found in wrong.items())
     assert page.said == []
     assert [url for url in page.asked if not url.startswith((served, "data:", "blob:"))] == []
 
