@@ -109,9 +109,8 @@ def printed(cell: dict[str, Any]) -> str:
         data = output.get("data", {})
         if output["output_type"] == "error":
             found.append(f"{output['ename']}: {output['evalue']}\n")
-        found += [
-            joined(data.get(kind)) + "\n" for kind in ("text/markdown", "text/html", "text/plain") if kind in data
-        ]
+        kinds = ("text/markdown",) if "text/markdown" in data else ("text/html", "text/plain")
+        found += [joined(data[kind]) + "\n" for kind in kinds if kind in data]
     return PICTURE.sub("PICTURE", "".join(found))
 
 
