@@ -9,7 +9,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 PREPARED = Path(os.environ["LESSON_BOOK"])
-LIVE = "../lite/lab/index.html?path={name}.ipynb"  # from the book's root: the site of JupyterLite beside it
+LIVE = "../lite/lab/index.html?path=my_notebooks/{name}.ipynb"  # from the book's root: the site of JupyterLite beside it
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 project = "The decode-heavy workload"
@@ -36,6 +36,7 @@ autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 python_use_unqualified_type_names = True
 add_module_names = False
+toc_object_entries_show_parents = "hide"
 suppress_warnings = ["ref.python", "docutils"]
 
 html_theme = "pydata_sphinx_theme"

@@ -32,7 +32,8 @@ def door(module: str) -> list[str]:
 def homes() -> dict[int, str]:
     """By the identity of each public thing, the full name under which a room's page describes it."""
     found: dict[int, str] = {}
-    for module in (module for modules in list(DOORS.values())[1:] for module in modules):
+    rooms = [module for modules in list(DOORS.values())[1:] for module in modules]
+    for module in (*rooms, "lessonlib"):  # which itself describes only what no room's door has
         for name in door(module):
             found.setdefault(id(getattr(import_module(module), name)), f"{module}.{name}")
     return found
@@ -47,7 +48,7 @@ def pages() -> dict[str, str]:
         for module in modules:
             parts += [] if len(modules) == 1 or module == modules[0] else [_title(module, "-")]
             parts.append(_first_line(module))
-            parts += _summary(module, known) if page == "lessonlib" else _described(module, known)
+            parts += _described(module, known)
         made[page] = "\n\n".join(parts) + "\n"
     return made
 
@@ -74,16 +75,6 @@ def _first_line(module: str) -> str:
     return plain((inspect.getdoc(import_module(module)) or "").partition("\n")[0])
 
 
-def _summary(module: str, known: dict[int, str]) -> list[str]:
-    """The names of `lessonlib` itself, each with its first line and a link to where it is described."""
-    loaded, rows = import_module(module), []
-    for name in door(module):
-        thing = getattr(loaded, name)
-        role = "class" if inspect.isclass(thing) else "func"
-        rows.append(f"- :py:{role}:`{name} <{known[id(thing)]}>`: {plain(_says(thing))}")
-    return ["\n".join(rows)]
-
-
 def _says(thing: Any) -> str:
     """The first sentence of a docstring; a dataclass that has none is given its signature, which is left out."""
     text = " ".join((inspect.getdoc(thing) or "").partition("\n\n")[0].split())
@@ -94,8 +85,9 @@ def _described(module: str, known: dict[int, str]) -> list[str]:
     loaded, found = import_module(module), []
     for name in door(module):
         thing, full = getattr(loaded, name), f"{module}.{name}"
-        if known[id(thing)] != full:
-            found.append(f"- :py:obj:`{name} <{known[id(thing)]}>`")
+        if known[id(thing)] != full:  # the door of another room has it, too
+            role = "class" if inspect.isclass(thing) else "func"
+            found.append(f"- :py:{role}:`{name} <{known[id(thing)]}>`: {plain(_says(thing))}")
         elif inspect.isclass(thing):
             found.append(f".. autoclass:: {full}\n   :members:")
         elif inspect.isroutine(thing):

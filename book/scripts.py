@@ -15,6 +15,7 @@ from lessonlib.face.exercises.asking import all_exercises, exported
 WIDGETS = Path(lessonlib.__file__).parent / "face" / "widgets"
 MODULES = ("explorer.js", "ask.js")  # where both export a name, that of the later one stays
 EXPORTED = re.compile(r"^export ((?:async )?(?:function\*?|class|const|let) +(\w+))", re.MULTILINE)
+SEVERAL = re.compile(r"^export ((?:const|let) [\[{]([\w\s,]*)[\]}])", re.MULTILINE)
 DEFAULT = re.compile(r"^export default ", re.MULTILINE)
 LIST = re.compile(r"^export \{([\w\s,]*)\};?$", re.MULTILINE)
 LEFT = re.compile(r"^(?:import|export)\b.*$", re.MULTILINE)
@@ -27,7 +28,9 @@ class ScriptError(Exception):
 def in_a_function(source: str, name: str) -> str:
     """A module as an expression: a function that is called at once and gives what the module exports."""
     names = [found[1] for found in EXPORTED.findall(source)]
-    names += [word for found in LIST.findall(source) for word in re.findall(r"\w+", found)]
+    lists = [*LIST.findall(source), *(found[1] for found in SEVERAL.findall(source))]
+    names += [word for found in lists for word in re.findall(r"\w+", found)]
+    source = SEVERAL.sub(r"\1", source)
     source = DEFAULT.sub("const anywidget = ", LIST.sub("", EXPORTED.sub(r"\1", source)))
     if left := LEFT.search(source):
         raise ScriptError(f"{name}: a classic script cannot have the line {left[0]!r}; export a name where it is made.")

@@ -69,7 +69,9 @@ def own_models() -> tuple[Model, ...]:
         _stack("shared caches", (2, GQA), (2, windowed), *((4, mixer) for mixer in shared), max_positions=50_000),
         _stack("side by side", (6, side_by_side), (3, latent), max_positions=50_000),
         _stack("shared block", (5, SharedBlockAttention(**HEADS, adapter_rank=8)), (5, DifferentialAttention(**HEADS))),
-        _stack("states", *((3, mixer) for mixer in states), (1, windowed), max_positions=50_000),
+        _stack(
+            "states \u202e\x1b[1m\n\U000e0001", *((3, mixer) for mixer in states), (1, windowed), max_positions=50_000
+        ),
         _stack(
             "windowed latents", (4, MultiHeadLatentAttention(**MLA, window=500)), (4, MultiHeadLatentAttention(**MLA))
         ),
@@ -82,7 +84,7 @@ def own_models() -> tuple[Model, ...]:
 def own_accelerators() -> tuple[Accelerator, ...]:
     return (
         Accelerator(name="small 'one'", memory=2e8, bandwidth=5e10, peaks={"bf16": 2e12, "fp8": 5e12}, link=1e9),
-        Accelerator(name="alone", memory=1e9, bandwidth=1e12, peaks={"fp16": 1e13}),
+        Accelerator(name='alone \\ \u2028\t\x7f"it\'s"', memory=1e9, bandwidth=1e12, peaks={"fp16": 1e13}),
         Accelerator(
             name="wide", memory=1e14, bandwidth=2e12, peaks={"fp32": 1e13, "bf16": 1e14, "fp4": 1e15}, link=4e11
         ),

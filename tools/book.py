@@ -23,8 +23,8 @@ BOOK, BUILD = ROOT / "book", ROOT / "build"
 PREPARED, SITE, WARNINGS = BUILD / "book-pages", BUILD / "book", BUILD / "book-warnings.txt"
 sys.path[:0] = [str(ROOT), str(BOOK)]
 
-PAGES = ("docs/glossary.md", "docs/instructors.md", "docs/own_layout.md", "docs/traffic.md", "data/README.md")
 SOURCES = "docs/sources.md"
+FIRST = ("docs/glossary.md", "docs/instructors.md", SOURCES)  # these stand in the book's head, all others under "more"
 LINK = re.compile(r"\[([^\]]+)\]\(([^()\s:]+)\)")
 CHAPTER_ROW = re.compile(r"^\| \[(\d\d) (.+?)\]\(notebooks/(\w+)\.ipynb\) \| (\d+) \| (.+?) \|$", re.MULTILINE)
 
@@ -66,7 +66,13 @@ def in_the_book() -> set[str]:
     """The files of the repository that are pages of the book, and the tables that its pages hand out."""
     notebooks = {f"notebooks/{path.name}" for path in notebook_paths()}
     tables = {f"data/{path.name}" for path in (ROOT / "data").glob("*.csv")}
-    return {*PAGES, SOURCES, *notebooks, *tables}
+    return {*page_names(), SOURCES, *notebooks, *tables}
+
+
+def page_names() -> list[str]:
+    """The pages that the book takes as they are, but for their links."""
+    docs = [f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md"))]
+    return [page for page in (*docs, "data/README.md") if page != SOURCES]
 
 
 def notebook_paths() -> list[Path]:
@@ -125,7 +131,8 @@ def pages() -> Iterator[tuple[str, str | bytes]]:
         index = index.replace(f"<!-- {name} -->", part)
     yield "index.md", index
     yield from pictures.as_files()
-    yield "more.md", (BOOK / "more.md").read_text("utf-8")
+    others = "\n".join(page.removesuffix(".md") for page in page_names() if page not in FIRST)
+    yield "more.md", (BOOK / "more.md").read_text("utf-8").replace("<!-- others -->", others)
     tree = "\n".join(path.stem for path in notebook_paths())
     hidden = f"\n\n```{{toctree}}\n:hidden:\n{tree}\n```\n"
     yield "notebooks/index.md", f"# Chapters\n\n{chapter_table('')}{hidden}"
@@ -136,7 +143,7 @@ def pages() -> Iterator[tuple[str, str | bytes]]:
                 cell.source = relinked(cell.source, f"notebooks/{path.name}")
         yield f"notebooks/{path.name}", nbformat.writes(made.notebook)
         yield from made.pictures.as_files()
-    for page in PAGES:
+    for page in page_names():
         text = relinked((ROOT / page).read_text("utf-8"), page)
         yield page, with_anchors(text) if page == "docs/glossary.md" else text
     yield SOURCES, sources_page()

@@ -47,7 +47,8 @@ def address() -> str:
 def open_page(browser: Any) -> Any:
     page = browser.new_page(viewport={"width": 760, "height": 1200}, device_scale_factor=1.25)
     page.set_content("<!doctype html><html lang=en><title>stills</title><body></body></html>")
-    page.add_style_tag(content=(ROOM / "explorer.css").read_text(encoding="utf-8"))
+    style = "body{font-family:sans-serif}.drawn{padding:8px}"
+    page.add_style_tag(content=(ROOM / "explorer.css").read_text(encoding="utf-8") + style)
     return page
 
 

@@ -51,7 +51,7 @@ def test_every_page_is_accessible_and_quiet(theme, names, served, page, shots):
             wrong[name] = found
         if name in LOOKED_AT:
             page.screenshot(path=shots / f"{name.replace('/', '-')}-{theme}.png")
-    assert wrong == {}
+    assert not wrong, "\n".join(f"{name}: {found}" for name, found in wrong.items())
     assert page.said == []
     assert [url for url in page.asked if not url.startswith((served, "data:", "blob:"))] == []
 
@@ -313,7 +313,7 @@ def test_a_chapter_leads_to_its_live_version_and_its_neighbours(site):
     for i, stem in enumerate(stems):
         soup = BeautifulSoup((site / "notebooks" / f"{stem}.html").read_text("utf-8"), "html.parser")
         live = soup.select_one(".lesson-live a")["href"]
-        assert live == f"../../lite/lab/index.html?path={stem}.ipynb"
+        assert live == f"../../lite/lab/index.html?path=my_notebooks/{stem}.ipynb"
         for relation, neighbour in (("prev", i - 1), ("next", i + 1)):
             if 0 <= neighbour < len(stems):
                 assert soup.select_one(f"link[rel={relation}]")["href"] == f"{stems[neighbour]}.html"

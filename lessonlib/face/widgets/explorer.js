@@ -438,22 +438,21 @@ export class Deployment {
   constructor(given) {
     Object.assign(this, GIVEN, given, { given });
     const { model, accelerator, devices, layout, link, memoryFraction, precision, efficiency, speculation } = this;
-    check("Deployment", {
-      devices: [COUNT, devices], layout: [choice(Object.keys(LAYOUTS)), layout], link: [optional(rate("byte/s")), link],
-      memory_fraction: [FRACTION, memoryFraction],
-    });
+    const [layouts, bandwidth] = [choice(Object.keys(LAYOUTS)), optional(rate("byte/s"))];
+    check("Deployment", { devices: [COUNT, devices], layout: [layouts, layout], link: [bandwidth, link] });
+    check("Deployment", { memory_fraction: [FRACTION, memoryFraction] });
     const [name, { peaks }] = [repr(accelerator.name), accelerator];
+    const unlinked = `has no link figure, so what ${BigInt(devices)} devices send cannot be timed`;
     this.collectiveLatency = efficiency[layout === "tensor" ? "all_reduce_latency" : "all_to_all_latency"];
     this.linkRate = link ?? accelerator.link;
     if (devices > 1 && this.linkRate === null) {
-      const words = `has no link figure, so what ${BigInt(devices)} devices send cannot be timed`;
-      refuse(`Deployment: ${name} ${words}; give link= in byte/s one way, or take devices=1.`);
+      refuse(`Deployment: ${name} ${unlinked}; give link= in byte/s one way, or take devices=1.`);
     }
     this.peaks = mapped({ blocks: 0, experts: 0, head: 0, attention: 0 }, (_, kernel) => {
       const dtype = precision.operand(kernel, peaks);
-      if (own(peaks, dtype)) return devices * efficiency.mfu * peaks[dtype];
       const known = `it has ${Object.keys(peaks).join(", ")}. Choose one of these to compute in.`;
-      return refuse(`Accelerator ${name} has no ${dtype} peak; ${known}`, "UnknownNameError");
+      const missing = () => refuse(`Accelerator ${name} has no ${dtype} peak; ${known}`, "UnknownNameError");
+      return devices * efficiency.mfu * (own(peaks, dtype) ?? missing());
     });
     if (model.unknown) refuse(model.unknown);
     this.sizes = sizesOf(model, precision, devices, layout);
@@ -491,51 +490,50 @@ export function deploymentOf(data, settings) {
   return new Deployment(set);
 }
 // The largest batch of sequences that hold `tokens` tokens each; 0 when not even one fits.
-export function largestBatch(deployment, tokens) {
+export function largestBatch(d, tokens) {
   check("largest_batch", { tokens: [COUNT, tokens] });
-  if (deployment.memoryFree <= 0) return 0;
-  const each = deployment.sequenceBytes(tokens);
-  if (!each) refuse(`largest_batch: ${deployment.model.name} keeps neither cache nor state; any batch fits.`);
-  let batch = Math.floor(Math.min(deployment.memoryFree / each, MOST_TOKENS));
-  while (batch < MOST_TOKENS && deployment.fits(tokens, batch + 1)) batch += 1;
-  while (batch && batch < MOST_TOKENS && !deployment.fits(tokens, batch)) batch -= 1;
+  const each = d.sequenceBytes(tokens);
+  if (d.memoryFree <= 0) return 0;
+  if (!each) refuse(`largest_batch: ${d.model.name} keeps neither cache nor state; any batch fits.`);
+  let batch = Math.floor(Math.min(d.memoryFree / each, MOST_TOKENS));
+  while (batch < MOST_TOKENS && d.fits(tokens, batch + 1)) batch += 1;
+  while (batch && batch < MOST_TOKENS && !d.fits(tokens, batch)) batch -= 1;
   return batch;
 }
 // Refused, with the smallest changes that fit, unless `batch` sequences of `tokens` tokens fit.
-export function requireFit(deployment, tokens, batch = 1) {
+export function requireFit(d, tokens, batch = 1) {
   check("require_fit", { tokens: [COUNT, tokens], batch: [COUNT, batch] });
-  if (deployment.fits(tokens, batch)) return;
-  const { model, accelerator, devices, layout, weightBytes, memoryFraction, memoryAvailable: available } = deployment;
-  const [needed, found] = [deployment.memoryNeeded(tokens, batch), remedies(deployment, tokens, batch)];
-  const nothing = deployment.linkRate === null ? "no dtype does, and there is no link figure to join more devices"
+  if (d.fits(tokens, batch)) return;
+  const [needed, weights, available] = [d.memoryNeeded(tokens, batch), d.weightBytes, d.memoryAvailable];
+  const [found, several] = [remedies(d, tokens, batch), d.devices === 1 ? "" : ` (${LAYOUTS[d.layout]})`];
+  const nothing = d.linkRate === null ? "no dtype does, and there is no link figure to join more devices"
     : `no dtype and no number of these devices up to ${commas(MOST_DEVICES)} does`;
-  const on = `${BigInt(devices)} x ${accelerator.name}${devices === 1 ? "" : ` (${LAYOUTS[layout]})`}`;
-  const parts = `(weights ${formatBytes(weightBytes)}, cache ${formatBytes(needed - weightBytes)})`;
-  const there = `available are ${formatBytes(available)} (${fixed(100 * memoryFraction, 0)}% of the memory)`;
-  const words = `${model.name} with ${commas(batch)} x ${commas(tokens)} tokens on ${on} needs ${formatBytes(needed)} `
-    + `${parts}; ${there}. What would fit: ${found.join("; or ") || nothing}.`;
+  const what = `${d.model.name} with ${commas(batch)} x ${commas(tokens)} tokens`;
+  const parts = `(weights ${formatBytes(weights)}, cache ${formatBytes(needed - weights)})`;
+  const there = `available are ${formatBytes(available)} (${fixed(100 * d.memoryFraction, 0)}% of the memory)`;
+  const on = `${BigInt(d.devices)} x ${d.accelerator.name}${several}`;
+  const remedy = `What would fit: ${found.join("; or ") || nothing}.`;
+  const words = `${what} on ${on} needs ${formatBytes(needed)} ${parts}; ${there}. ${remedy}`;
   throw new Refused(words, "DoesNotFitError", { needed, available, remedies: found });
 }
 const [FP8, INT4] = ["fp8", "int4"].map((dtype) => ({ blocks: dtype, experts: dtype }));
 const SMALLER = [["an fp8 cache", { cache: "fp8" }], ["fp8 weights", FP8], ["int4 weights", INT4]];
 SMALLER.push(["int4 weights and an fp8 cache", { ...INT4, cache: "fp8" }]);
 // The smallest change of each kind that fits: batch, precision, devices.
-function remedies(deployment, tokens, batch) {
-  const largest = largestBatch(deployment, tokens);
-  const stored = (parts) => deployment.with({ precision: deployment.precision.with(parts) });
+function remedies(d, tokens, batch) {
+  const [largest, stored] = [largestBatch(d, tokens), (parts) => d.with({ precision: d.precision.with(parts) })];
   const [dtypes] = SMALLER.find(([, parts]) => stored(parts).fits(tokens, batch)) ?? [];
   const found = [...(largest ? [`batch=${BigInt(largest)}`] : []), ...(dtypes ? [dtypes] : [])];
-  return deployment.linkRate === null ? found : [...found, ...moreDevices(deployment, tokens, batch, !found.length)];
+  return d.linkRate === null ? found : [...found, ...moreDevices(d, tokens, batch, !found.length)];
 }
 // The fewest devices that hold the batch; failing that, if `alone`, the fewest that hold a smaller one.
-function moreDevices(deployment, tokens, batch, alone) {
-  const each = deployment.memoryFraction * deployment.accelerator.memory;
-  const least = Math.min(Math.ceil(deployment.memoryNeeded(tokens, batch) / each), MOST_DEVICES + 1);
-  const fewest = deployment.layout === "tensor" ? least : 0; // there more devices never need fewer bytes
+function moreDevices(d, tokens, batch, alone) {
+  const least = Math.ceil(d.memoryNeeded(tokens, batch) / (d.memoryFraction * d.accelerator.memory));
+  const fewest = d.layout === "tensor" ? least : 0; // there more devices never need fewer bytes
   let second = [];
-  for (let devices = deployment.devices + 1; devices <= MOST_DEVICES; devices += 1) {
+  for (let devices = d.devices + 1; devices <= MOST_DEVICES; devices += 1) {
     if (devices < fewest && (second.length || batch === 1 || !alone)) continue;
-    const more = unless(() => deployment.with({ devices })); // heads may not divide over so many
+    const more = unless(() => d.with({ devices })); // heads may not divide over so many
     if (more?.fits(tokens, batch)) return [`devices=${devices}`];
     const largest = more && alone && !second.length && batch > 1 ? largestBatch(more, tokens) : 0;
     if (largest) second = [`devices=${devices} with batch=${BigInt(largest)}`];
@@ -543,9 +541,8 @@ function moreDevices(deployment, tokens, batch, alone) {
   return second;
 }
 
-// ---- Requests
+// ---- Requests. d: a deployment, r: {prompt, output, cached}.
 
-// {prompt, output, cached}, checked.
 export function requestOf({ prompt, output, cached = 0 }) {
   check("Request", { prompt: [TOKENS, prompt], output: [TOKENS, output], cached: [CACHED, cached] });
   if (cached < prompt) return { prompt, output, cached };
@@ -553,45 +550,41 @@ export function requestOf({ prompt, output, cached = 0 }) {
   return refuse(`Request: cached is ${commas(cached)} but the prompt has ${commas(prompt)} tokens; ${most}.`);
 }
 const named = (what, run) => ({ ...run, works: run.works.map((one) => ({ ...one, part: `${what}: ${one.part}` })) });
-// `number` passes of `batch` prompts; a draft prefills them likewise.
-function promptPasses({ sizes, draftSizes }, n, c, batch, number) {
-  const own = equalPasses(sizes, n, c, batch, 1, number);
-  return draftSizes ? [own, named("drafting", equalPasses(draftSizes, n, c, batch, 1, number))] : [own];
-}
-function prefillPhase(deployment, prompt, cached, batch) {
-  const [{ replicas }, n] = [deployment.sizes, prompt - cached];
-  if (replicas === 1) return new Phase(deployment, promptPasses(deployment, n, cached, batch, 1), "prefill");
-  const [full, rest] = [Math.floor(batch / replicas), batch % replicas]; // passes with one prompt on each device
-  const last = promptPasses(deployment, n, cached, Math.max(rest, 1), Math.min(rest, 1));
-  return new Phase(deployment, [...promptPasses(deployment, n, cached, replicas, full), ...last], "prefill");
+// The prompts of a batch, in one pass, or one on each device with sequences of its own; a draft prefills them likewise.
+function prefillPhase(d, prompt, cached, batch) {
+  const [{ sizes, draftSizes }, n] = [d, prompt - cached];
+  const drafting = (...of) => (draftSizes ? [named("drafting", equalPasses(draftSizes, n, cached, ...of))] : []);
+  const passes = (...of) => [equalPasses(sizes, n, cached, ...of), ...drafting(...of)];
+  if (sizes.replicas === 1) return new Phase(d, passes(batch, 1, 1), "prefill");
+  const [full, rest] = [Math.floor(batch / sizes.replicas), batch % sizes.replicas];
+  const last = passes(Math.max(rest, 1), 1, Math.min(rest, 1));
+  return new Phase(d, [...passes(sizes.replicas, 1, full), ...last], "prefill");
 }
 // The n_out - 1 steps after the prefill, or the speculative rounds that stand in for them.
-function decodePhase(deployment, prompt, output, batch) {
-  const { sizes, speculation, draftSizes } = deployment;
-  if (!speculation) return new Phase(deployment, [decodeSteps(sizes, prompt, output - 1, batch)], "decode");
+function decodePhase(d, prompt, output, batch) {
+  const { sizes, speculation, draftSizes } = d;
+  if (!speculation) return new Phase(d, [decodeSteps(sizes, prompt, output - 1, batch)], "decode");
   const [{ draftTokens: drafts, acceptance }, context] = [speculation, prompt + (output - 2) / 2];
   const tokens = -Math.expm1((drafts + 1) * Math.log1p(acceptance - 1)) / (1 - acceptance); // of a round
   const rounds = (output - 1) / tokens;
   const verifying = named("verifying", equalPasses(sizes, drafts + 1, context, batch, drafts + 1, rounds));
   const drafting = named("drafting", equalPasses(draftSizes, 1, context, batch, 1, rounds * drafts));
-  return new Phase(deployment, [verifying, drafting], "decode");
+  return new Phase(d, [verifying, drafting], "decode");
 }
 // Cost of `batch` identical requests, prefilled in one pass and decoded in lockstep: both clocks, both phases.
-export function requestCost(deployment, request, batch = 1) {
+export function requestCost(d, request, batch = 1) {
   const { prompt, output, cached } = requestOf(request);
   check("request_cost", { batch: [TOKENS, batch] });
-  const [limit, tokens] = [deployment.maxPositions, prompt + output];
-  if (limit !== null && tokens > limit) {
-    const both = `prompt ${commas(prompt)} + output ${commas(output)} is ${commas(tokens)} tokens`;
-    refuse(`Request: ${both}, but ${deployment.model.name} has ${commas(limit)} positions; shorten one of them.`);
-  }
-  requireFit(deployment, tokens, batch);
-  const prefill = prefillPhase(deployment, prompt, cached, batch);
-  const decode = decodePhase(deployment, prompt, output, batch);
-  const ttft = batch === 1 ? prefill.seconds : prefillPhase(deployment, prompt, cached, 1).seconds;
+  const [limit, tokens, name] = [d.maxPositions, prompt + output, d.model.name];
+  const both = `prompt ${commas(prompt)} + output ${commas(output)} is ${commas(tokens)} tokens`;
+  const most = () => `${name} has ${commas(limit)} positions; shorten one of them`;
+  if (limit !== null && tokens > limit) refuse(`Request: ${both}, but ${most()}.`);
+  requireFit(d, tokens, batch);
+  const [prefill, decode] = [prefillPhase(d, prompt, cached, batch), decodePhase(d, prompt, output, batch)];
+  const ttft = batch === 1 ? prefill.seconds : prefillPhase(d, prompt, cached, 1).seconds;
   const seconds = prefill.seconds + decode.seconds;
   return {
-    deployment, request, batch, prefill, decode, ttft, seconds, undisturbed: ttft + decode.seconds,
+    deployment: d, request, batch, prefill, decode, ttft, seconds, undisturbed: ttft + decode.seconds,
     tpot: ratio(decode.seconds, output - 1), decodeShare: decode.seconds / seconds,
     get flops() { return prefill.flops + decode.flops; }, // summed only where somebody asks
     get bytes() { return prefill.bytes + decode.bytes; },
@@ -604,25 +597,24 @@ export function requestCost(deployment, request, batch = 1) {
 const middle = ({ prompt, output }) => prompt + Math.floor((output + 1) / 2); // tokens held in the middle of the answer
 
 // How many identical requests are under way at a time when memory is full on average; 0 when not even one fits.
-export const memoryBatch = (deployment, request) => largestBatch(deployment, middle(requestOf(request)));
-function fullBatch(deployment, request) {
-  const found = memoryBatch(deployment, request);
-  if (!found) requireFit(deployment, request.prompt + request.output);
+export const memoryBatch = (d, r) => largestBatch(d, middle(requestOf(r)));
+function fullBatch(d, r) {
+  const found = memoryBatch(d, r);
+  if (!found) requireFit(d, r.prompt + r.output);
   return Math.max(1, found);
 }
 // `batch` identical requests in steady state, null: the memory batch. Seconds of the GPU clock.
-export function steadyState(deployment, request, batch = null, mixed = false) {
+export function steadyState(d, request, batch = null, mixed = false) {
   const { prompt, output, cached } = requestOf(request);
   check("steady_state", { batch: [optional(BATCH), batch], mixed: [FLAG, mixed] });
-  const alone = requestCost(deployment, request);
-  if (batch === null) batch = fullBatch(deployment, request);
-  else if (batch > 1) requireFit(deployment, middle(request), batch);
-  const decode = decodePhase(deployment, prompt, output, batch);
+  const [alone, steps] = [requestCost(d, request), output - 1];
+  if (batch === null) batch = fullBatch(d, request);
+  else if (batch > 1) requireFit(d, middle(request), batch);
+  const [decode, prompts] = [decodePhase(d, prompt, output, batch), Math.min(batch, d.sizes.replicas)];
   const attention = decode.attention.seconds / batch;
   const linear = decode.seconds / batch - attention;
-  const [prompts, steps] = [Math.min(batch, deployment.sizes.replicas), output - 1];
-  const ttft = (prompts > 1 ? prefillPhase(deployment, prompt, cached, prompts) : alone.prefill).seconds;
-  const riding = () => (mixedPass(deployment, request, batch) * steps) / batch - linear - attention;
+  const ttft = (prompts > 1 ? prefillPhase(d, prompt, cached, prompts) : alone.prefill).seconds;
+  const riding = () => (mixedPass(d, request, batch) * steps) / batch - linear - attention;
   const parts = { prefill: mixed ? Math.max(0, riding()) : ttft / prompts, linear, attention };
   const secondsPerRequest = parts.prefill + linear + attention;
   const wait = batch * secondsPerRequest;
@@ -633,43 +625,40 @@ export function steadyState(deployment, request, batch = null, mixed = false) {
   };
 }
 // Seconds of one pass that carries `batch` decode tokens and the prompt tokens that arrive meanwhile.
-export function mixedPass(deployment, request, batch) {
-  const { prompt, output, cached } = requestOf(request);
-  const [{ sizes }, steps, n] = [deployment, output - 1, prompt - cached];
+export function mixedPass(d, request, batch) {
+  const [{ prompt, output, cached }, { sizes, speculation }] = [requestOf(request), d];
+  const [steps, n] = [output - 1, prompt - cached];
   if (!steps) refuse("mixed_pass: the request has one output token; it has no decode step to ride on.");
-  if (deployment.speculation) refuse("mixed_pass: a mixed pass has one token a sequence; take no drafts.");
+  if (speculation) refuse("mixed_pass: a mixed pass has one token a sequence; take no drafts.");
   const [begun, tokens] = [batch / steps, batch + (batch / steps) * n];
-  const works = linearWork(sizes, tokens, batch + begun);
-  works.push(...sizes.kinds.map((kind) => attentionWork(kind, n, cached, 1, begun)));
-  const together = new Phase(deployment, [{ sizes, works, tokens: tokens / sizes.replicas, number: 1 }]);
-  return together.seconds + decodePhase(deployment, prompt, output, batch).attention.seconds / steps;
+  const attention = sizes.kinds.map((kind) => attentionWork(kind, n, cached, 1, begun));
+  const works = [...linearWork(sizes, tokens, batch + begun), ...attention];
+  const together = new Phase(d, [{ sizes, works, tokens: tokens / sizes.replicas, number: 1 }]);
+  return together.seconds + decodePhase(d, prompt, output, batch).attention.seconds / steps;
 }
 // The largest batch of identical requests whose TPOT is at most `tpot`: {batch, binds, state}.
-export function atLatency(deployment, request, tpot = 0.03, mixed = false) {
+export function atLatency(d, request, tpot = 0.03, mixed = false) {
   const { output } = requestOf(request);
   check("at_latency", { tpot: [rate("seconds a token"), tpot], mixed: [FLAG, mixed] });
   if (output < 2) throw wrong("at_latency", "output", output, "2 or more", "one output token has no TPOT");
-  const stateOf = (batch) => steadyState(deployment, request, batch, mixed);
-  const [full, one] = [stateOf(fullBatch(deployment, request)), stateOf(1)];
+  const stateOf = (batch) => steadyState(d, request, batch, mixed);
+  const [full, one] = [stateOf(fullBatch(d, request)), stateOf(1)];
   if (full.tpot <= tpot) return { batch: full.batch, binds: "memory", state: full };
-  if (one.tpot > tpot) {
-    const least = `at least ${general(one.tpot, 4)} s, the TPOT of one request at a time on this deployment`;
-    const remedy = "take a longer target, a faster deployment or a smaller model";
-    throw wrong("at_latency", "tpot", asFloat(tpot), least, remedy);
-  }
+  const least = `at least ${general(one.tpot, 4)} s, the TPOT of one request at a time on this deployment`;
+  const remedy = "take a longer target, a faster deployment or a smaller model";
+  if (one.tpot > tpot) throw wrong("at_latency", "tpot", asFloat(tpot), least, remedy);
   const batch = firstOf(1, full.batch, (some) => stateOf(some).tpot > tpot) - 1;
   return { batch, binds: "target", state: stateOf(batch) };
 }
 
 // ---- Estimates, in one line each
 
-function passOf(deployment, batch) {
+function passOf(d, batch) {
   if (batch > MOST_TOKENS) throw wrong("pass_cost", "batch", BigInt(batch), BATCH.expected);
-  return new Phase(deployment, [equalPasses(deployment.sizes, 1, 0, batch, 1)]);
+  return new Phase(d, [equalPasses(d.sizes, 1, 0, batch, 1)]);
 }
 // Tokens in one pass at which the linear layers turn from memory bound to compute bound.
-export const ridgeTokens = ({ peaks, bandwidth, precision }) =>
-  ((peaks.blocks / bandwidth) * precision.bytesOf("blocks")) / 2;
+export const ridgeTokens = (d) => ((d.peaks.blocks / d.bandwidth) * d.precision.bytesOf("blocks")) / 2;
 // Block weights that one token uses over those that a decode step at `batch` reads.
 export function usedOverRead({ model: { experts, block_matmul_weights: used }, sizes }, batch = 1) {
   const distinct = experts.map((ffn, i) => -ffn.experts * Math.expm1(batch * sizes.experts[i].logIdle));
@@ -677,30 +666,29 @@ export function usedOverRead({ model: { experts, block_matmul_weights: used }, s
   return used / (used + total(idle, (weights) => weights));
 }
 // About prefill time over decode time at `batch`: decode heavy is much below 1.
-export function rho(deployment, request, batch = 1) {
+export function rho(d, request, batch = 1) {
   const { prompt, output, cached } = requestOf(request);
   check("rho", { batch: [TOKENS, batch] });
-  const shared = Math.min((batch * usedOverRead(deployment, batch)) / ridgeTokens(deployment), 1);
-  return ((prompt - cached) / output) * shared;
+  return ((prompt - cached) / output) * Math.min((batch * usedOverRead(d, batch)) / ridgeTokens(d), 1);
 }
 // Time to read caches over time to compute the linear layers at peak, whatever the batch and the memory.
-export function chi(deployment, request) {
-  const [{ prompt, output, cached }, { kinds, replicas }] = [requestOf(request), deployment.sizes];
+export function chi(d, request) {
+  const [{ prompt, output, cached }, { kinds, replicas }] = [requestOf(request), d.sizes];
   const each = total(kinds, (kind) => kind.cacheBytes * (kind.law.read(prompt + output / 2 - 1, 1) + 1));
-  const computing = ((prompt - cached + output) * passOf(deployment, replicas).linear.computeSeconds) / replicas;
-  return (output * each) / deployment.bandwidth / computing;
+  const computing = ((prompt - cached + output) * passOf(d, replicas).linear.computeSeconds) / replicas;
+  return (output * each) / d.bandwidth / computing;
 }
 // The batch at which the linear layers of passes that mix prefill in turn compute bound.
-export function roofBatch(deployment, request) {
+export function roofBatch(d, request) {
   const { prompt, output, cached } = requestOf(request);
-  return ridgeTokens(deployment) / usedOverRead(deployment, MOST_TOKENS) / (1 + (prompt - cached) / output);
+  return ridgeTokens(d) / usedOverRead(d, MOST_TOKENS) / (1 + (prompt - cached) / output);
 }
 // Roof batch over memory batch: above 1, memory is full before the linear layers are busy.
-export function omega(deployment, request) {
+export function omega(d, request) {
   const [{ prompt, output }, none] = [requestOf(request), "keeps no growing cache, so omega says nothing about it"];
-  if (deployment.memoryFree <= 0) requireFit(deployment, 1);
-  if (!deployment.cacheBytesPerToken) refuse(`omega: ${deployment.model.name} ${none}.`);
-  return (roofBatch(deployment, request) * deployment.sequenceBytes(prompt + output / 2)) / deployment.memoryFree;
+  if (d.memoryFree <= 0) requireFit(d, 1);
+  if (!d.cacheBytesPerToken) refuse(`omega: ${d.model.name} ${none}.`);
+  return (roofBatch(d, request) * d.sequenceBytes(prompt + output / 2)) / d.memoryFree;
 }
 
 // ---- The cache over an answer
@@ -709,20 +697,20 @@ export function omega(deployment, request) {
 export const cacheByKind = ({ sizes }, tokens) =>
   sizes.kinds.map((kind) => ({ label: kind.label, layers: kind.layers, bytes: kindBytes(kind, tokens) }));
 // The step that emits output token `position` + 1: {linear, neighbours, own, other, seconds}.
-export function stepParts(deployment, request, position, batch = 1, together = false) {
-  const [{ prompt, output }, { sizes }] = [requestOf(request), deployment];
+export function stepParts(d, request, position, batch = 1, together = false) {
+  const [{ prompt, output }, { sizes }] = [requestOf(request), d];
   check("step_parts", { position: [PLACES, position], batch: [BATCH, batch], together: [FLAG, together] });
-  requestCost(deployment, request);
-  requireFit(deployment, together ? prompt + output : middle(request), batch);
+  requestCost(d, request);
+  requireFit(d, together ? prompt + output : middle(request), batch);
   const [steps, said] = [output - 1, { said: `np.float64(${asFloat(position).said})` }];
   const expected = `whole numbers from 1 to ${commas(steps)}, its steps`;
   if (position > steps) throw wrong("step_parts", "position", said, expected);
-  const secondsOf = (run) => new Phase(deployment, [run]).attention.seconds;
-  const own = secondsOf(equalPasses(sizes, 1, prompt + position - 1, 1, 1));
-  const neighbour = together ? own : secondsOf(decodeSteps(sizes, prompt, steps, 1)) / steps;
-  const [shared, neighbours] = [passOf(deployment, batch), (Math.ceil(batch / sizes.replicas) - 1) * neighbour];
+  const secondsOf = (run) => new Phase(d, [run]).attention.seconds;
+  const mine = secondsOf(equalPasses(sizes, 1, prompt + position - 1, 1, 1));
+  const neighbour = together ? mine : secondsOf(decodeSteps(sizes, prompt, steps, 1)) / steps;
+  const [shared, neighbours] = [passOf(d, batch), (Math.ceil(batch / sizes.replicas) - 1) * neighbour];
   const [linear, other] = [shared.linear.seconds, shared.communication + shared.overhead];
-  return { linear, neighbours, own, other, seconds: linear + neighbours + own + other };
+  return { linear, neighbours, own: mine, other, seconds: linear + neighbours + mine + other };
 }
 const gcd = (one, other) => (other ? gcd(other, one % other) : one);
 // The first span at which a step moves more bytes of cache and state than of weights; null when it never does.
@@ -741,11 +729,11 @@ export function spanWhereCachePassesWeights({ sizes }, batch = 1) {
   return firstOf(Math.max(end - anew, ...peaks.filter((at) => at < peak)), peak, above);
 }
 // Cache reads of all decode steps: as they are, as if the cache never grew, or had its final size all along.
-export function answerTraffic(deployment, request, batch = 1) {
+export function answerTraffic(d, request, batch = 1) {
   const { prompt, output } = requestOf(request);
   check("answer_traffic", { batch: [BATCH, batch] });
-  const triangle = requestCost(deployment, request, batch).decode.attention.cacheRead;
-  const reads = (c) => total(deployment.sizes.kinds, (kind) => attentionWork(kind, 1, c, batch).cacheRead);
+  const triangle = requestCost(d, request, batch).decode.attention.cacheRead;
+  const reads = (c) => total(d.sizes.kinds, (kind) => attentionWork(kind, 1, c, batch).cacheRead);
   const [flat, end] = [prompt, prompt + output - 2].map((c) => (output > 1 ? (output - 1) * reads(c) : 0));
   return { triangle, flat, end };
 }
@@ -762,39 +750,38 @@ export function fasterPrefill(prefill, decode, k) {
   return (prefill + decode) / (prefill / k + decode);
 }
 // The least output at which prefill is under `share` of the GPU clock.
-export function breakEvenOutput(deployment, prompt, batch = 1, share = 0.05) {
+export function breakEvenOutput(d, prompt, batch = 1, share = 0.05) {
   check("break_even_output", { prompt: [PLACES, prompt], batch: [BATCH, batch], share: [FRACTION, share] });
-  const allowed = (prefillPhase(deployment, prompt, 0, batch).seconds * (1 - share)) / share;
-  const isEnough = (output) => decodePhase(deployment, prompt, output, batch).seconds > allowed;
+  const allowed = (prefillPhase(d, prompt, 0, batch).seconds * (1 - share)) / share;
+  const isEnough = (output) => decodePhase(d, prompt, output, batch).seconds > allowed;
   const none = `break_even_output: no output up to 2**53 tokens brings prefill under ${general(share, 6)}.`;
   let high = 2;
   for (; !isEnough(high); high *= 2) if (high > MOST_TOKENS) refuse(none);
   return firstOf(1, high, isEnough);
 }
 // GPU seconds of an output token at `batch` over those of a prompt token in a prefill of `prompt` tokens alone.
-export function outputTokenInPromptTokens(deployment, request, batch, prompt = 1024) {
+export function outputTokenInPromptTokens(d, request, batch, prompt = 1024) {
   requestOf(request);
   check("output_token_in_prompt_tokens", { batch: [BATCH, batch], prompt: [BATCH, prompt] });
-  const { step } = steadyState(deployment, request, batch);
-  return step / batch / (prefillPhase(deployment, prompt, 0, 1).seconds / prompt);
+  return steadyState(d, request, batch).step / batch / (prefillPhase(d, prompt, 0, 1).seconds / prompt);
 }
-// Price of one request in steady state, in the currency of `pricePerHour`, that of a device for a busy hour.
-export function priceOfRequest(deployment, request, batch, pricePerHour) {
+// Price of one request in steady state, in the currency of `hourly`, the price of a device for a busy hour.
+export function priceOfRequest(d, request, batch, hourly) {
   requestOf(request);
-  check("price_of_request", { batch: [BATCH, batch], price_per_hour: [rate("currency an hour"), pricePerHour] });
-  return (steadyState(deployment, request, batch).secondsPerRequest * deployment.devices * pricePerHour) / 3600;
+  check("price_of_request", { batch: [BATCH, batch], price_per_hour: [rate("currency an hour"), hourly] });
+  return (steadyState(d, request, batch).secondsPerRequest * d.devices * hourly) / 3600;
 }
 
-// ---- Levers
+// ---- Levers: changes of a case, {d, r, batch}
 
 const HALF_CACHED = "half of each prompt in a prefix cache";
-const onDeployment = (change) => (one) => ({ ...one, deployment: one.deployment.with(change(one.deployment)) });
+const onDeployment = (change) => (one) => ({ ...one, d: one.d.with(change(one.d)) });
 const onAccelerator = (change) => onDeployment(({ accelerator: old }) => ({ accelerator: { ...old, ...change(old) } }));
-const onRequest = (change) => (one) => ({ ...one, request: { ...one.request, ...change(one.request) } });
+const onRequest = (change) => (one) => ({ ...one, r: { ...one.r, ...change(one.r) } });
 const quantised = (parts) => onDeployment(({ precision }) => ({ precision: precision.with(parts) }));
 
-// What one may do, in words to a change of {deployment, request, batch}; not what is there already.
-export function usualLevers({ model, accelerator, precision, devices, speculation }, request) {
+// What one may do, in words to a change; not what is there already.
+export function usualLevers({ model, accelerator, precision, devices, speculation }, r) {
   const wide = Math.max(precision.bytesOf("blocks"), precision.bytesOf("experts")) > 1;
   const layouts = accelerator.link === null ? [] : model.experts.length ? ["tensor", "expert"] : ["tensor"];
   const spread = (layout) => onDeployment(() => ({ devices: 2 * devices, layout }));
@@ -806,7 +793,7 @@ export function usualLevers({ model, accelerator, precision, devices, speculatio
     "W8A8: weights and activations in fp8": wide && accelerator.peaks.fp8 && quantised(FP8),
     "4-bit weights (head stays)": wide && quantised(INT4),
     "fp8 cache": precision.bytesOf("cache") > 1 && quantised({ cache: "fp8" }),
-    [HALF_CACHED]: !request.cached && onRequest(({ prompt }) => ({ cached: Math.floor(prompt / 2) })),
+    [HALF_CACHED]: !r.cached && onRequest(({ prompt }) => ({ cached: Math.floor(prompt / 2) })),
     ...mapped(model.others, (numbers) => onDeployment(() => ({ model: { ...model, ...numbers } }))),
     ...mapped(speculation ? {} : model.drafts, ({ draft_tokens: draftTokens, acceptance, draft }) =>
       onDeployment(() => ({ speculation: { draftTokens, acceptance, draft } }))),
@@ -815,45 +802,43 @@ export function usualLevers({ model, accelerator, precision, devices, speculatio
   return Object.fromEntries(Object.entries(found).filter(([, lever]) => lever));
 }
 // Prices of one request when many are always under way: at the batch of the case, and at its own memory batch.
-function bothPrices({ deployment, request, batch }) {
-  const { prompt, output, cached } = request;
+function bothPrices({ d, r, batch }) {
   function price(number) {
-    const decode = decodePhase(deployment, prompt, output, number).seconds / number;
-    const prompts = Math.min(number, deployment.sizes.replicas);
-    return { seconds: prefillPhase(deployment, prompt, cached, prompts).seconds / prompts + decode, decode };
+    const decode = decodePhase(d, r.prompt, r.output, number).seconds / number;
+    const prompts = Math.min(number, d.sizes.replicas);
+    return { seconds: prefillPhase(d, r.prompt, r.cached, prompts).seconds / prompts + decode, decode };
   }
-  const each = deployment.sequenceBytes(middle(request));
-  if (!each) refuse(`memory_batch: ${deployment.model.name} keeps neither cache nor state; any number fits`);
-  const limit = Math.floor(Math.min(deployment.memoryFree / each, MOST_TOKENS));
-  if (limit < 1) requireFit(deployment, prompt + output);
+  const each = d.sequenceBytes(middle(r));
+  if (!each) refuse(`memory_batch: ${d.model.name} keeps neither cache nor state; any number fits`);
+  const limit = Math.floor(Math.min(d.memoryFree / each, MOST_TOKENS));
+  if (limit < 1) requireFit(d, r.prompt + r.output);
   return [price(batch), price(Math.max(1, limit))];
 }
 function gains(start, reloadRates) {
   const refusals = ["DoesNotFitError", "InvalidInputError"]; // heads that do not divide, no room for one request
-  const [before, { deployment }] = [bothPrices(start), start];
+  const [before, { d, r }] = [bothPrices(start), start];
   const free = before.map((old) => (old.decode ? old.seconds / old.decode : Infinity));
   const found = { "a prefill that takes no time": free };
-  for (const [name, lever] of Object.entries(usualLevers(deployment, start.request))) {
+  for (const [name, lever] of Object.entries(usualLevers(d, r))) {
     const changed = unless(() => lever(start), refusals);
     const after = changed && unless(() => bothPrices(changed), refusals);
     if (!after) continue;
-    const share = deployment.devices / changed.deployment.devices;
+    const [share, { cached }] = [d.devices / changed.d.devices, changed.r];
     const gain = (wait) => before.map((old, i) => (old.seconds / (after[i].seconds + wait)) * share);
-    const held = changed.request.cached && deployment.sequenceBytes(changed.request.cached);
     found[name] = gain(0);
-    if (name !== HALF_CACHED) continue;
-    for (const [link, rate] of Object.entries(reloadRates)) found[`${name}, reloaded over ${link}`] = gain(held / rate);
+    const [links, held] = [name === HALF_CACHED ? Object.entries(reloadRates) : [], cached && d.sequenceBytes(cached)];
+    for (const [link, bytes] of links) found[`${name}, reloaded over ${link}`] = gain(held / bytes);
   }
   return found;
 }
 // [{name, held, atLimit, typical, holds}], best first at the memory batch; again at `typical`, another efficiency.
-export function rankLevers(deployment, request, batch, typical = null, reloadRates = {}) {
+export function rankLevers(d, request, batch, typical = null, reloadRates = {}) {
+  const r = requestOf(request);
   check("rank_levers", { batch: [BATCH, batch] });
-  const start = { deployment, request: requestOf(request), batch };
   const order = (of) => Object.keys(of).sort((one, other) =>
     of[other][1] - of[one][1] || of[other][0] - of[one][0] || (one < other ? -1 : 1));
-  const found = gains(start, reloadRates);
-  const again = typical && gains({ ...start, deployment: deployment.with({ efficiency: typical }) }, reloadRates);
+  const found = gains({ d, r, batch }, reloadRates);
+  const again = typical && gains({ d: d.with({ efficiency: typical }), r, batch }, reloadRates);
   const second = typical && order(again);
   return order(found).map((name, place) => ({
     name, held: found[name][0], atLimit: found[name][1],
@@ -866,30 +851,28 @@ export function rankLevers(deployment, request, batch, typical = null, reloadRat
 // Continuous batching with paged memory, event by event, as the library's simulate with prefill="first": an admitted
 // prompt has a pass of its own while decoding waits. `requests`: {prompt, output, cached} that arrive at `arrivals`
 // seconds, sorted. Times of each request, GPU seconds by phase, occupancy at the start of each event and at the end.
-export function timeline(deployment, requests, arrivals, options = {}) {
-  const set = { block: 16, watermark: 0.01, maxBatch: null, horizon: null, ...options };
-  const [all, { sizes }, start] = [requests.map(requestOf), deployment, arrivals[0]];
-  const [end, most, capacity] = [set.horizon ?? Infinity, set.maxBatch ?? Infinity, Math.floor(deployment.memoryFree)];
-  const laws = new Map(); // layers that hold the same tokens share their blocks
-  for (const kind of sizes.kinds.filter((one) => one.cacheBytes)) {
+export function timeline(d, requests, arrivals, options = {}) {
+  const { block = 16, watermark = 0.01, maxBatch = null, horizon = null } = options;
+  const [all, { sizes }, capacity, [start]] = [requests.map(requestOf), d, Math.floor(d.memoryFree), arrivals];
+  const [end, most, reserve] = [horizon ?? Infinity, maxBatch ?? Infinity, Math.ceil(watermark * capacity)];
+  const [laws, stateBytes] = [new Map(), Math.ceil(total(sizes.kinds, (kind) => kind.stateBytes))];
+  for (const kind of sizes.kinds.filter((one) => one.cacheBytes)) { // those that hold the same tokens share blocks
     const { bytes = 0, held } = laws.get(kind.law.fillsAt ?? kind) ?? kind.law;
     laws.set(kind.law.fillsAt ?? kind, { bytes: bytes + kind.cacheBytes, held });
   }
-  const blocks = [...laws.values()].map(({ bytes, held }) => ({ bytes: Math.ceil(bytes * set.block), held }));
-  const stateBytes = Math.ceil(total(sizes.kinds, (kind) => kind.stateBytes));
-  const blockBytes = (tokens) => total(blocks, ({ bytes, held }) => bytes * Math.ceil(held(tokens) / set.block));
+  const blocks = [...laws.values()].map(({ bytes, held }) => ({ bytes: Math.ceil(bytes * block), held }));
+  const blockBytes = (tokens) => total(blocks, ({ bytes, held }) => bytes * Math.ceil(held(tokens) / block));
   const heldBytes = (tokens) => stateBytes + blockBytes(tokens);
   const several = "a queue before several devices is not modelled: take 'tensor', or policy.steady_state";
-  if (sizes.replicas > 1) throw wrong("simulate", "layout", deployment.layout, "'tensor'", several);
+  if (sizes.replicas > 1) throw wrong("simulate", "layout", d.layout, "'tensor'", several);
   for (const one of new Set(requests)) { // what no server could take, and what does not fit in whole blocks
-    requestCost(deployment, one);
-    const held = one.prompt + one.output - 1;
+    const held = requestCost(d, one).request.prompt + one.output - 1;
     const words = `takes ${formatBytes(heldBytes(held))} in blocks for its ${commas(held)} tokens`;
     const there = `the cache has ${formatBytes(capacity)}; take a smaller block, shorten it or leave it out`;
     if (heldBytes(held) > capacity) refuse(`simulate: a request ${words}, but ${there}.`, "DoesNotFitError");
   }
 
-  const secondsOf = (works) => total(works, (one) => underRoof(deployment, one));
+  const secondsOf = (works) => total(works, (one) => underRoof(d, one));
   const [growing, states] = [true, false].map((grows) => sizes.kinds.filter((kind) => grows === kind.cacheBytes > 0));
   const stateSeconds = secondsOf(states.map((kind) => attentionWork(kind, 1, 0, 1)));
   const [sums, shared] = [[0], new Map()]; // [tokens]: of one sequence's attention in all steps that find fewer cached
@@ -900,60 +883,54 @@ export function timeline(deployment, requests, arrivals, options = {}) {
     return sums[tokens];
   }
   function sharedSeconds(sequences) {
-    if (!shared.has(sequences)) {
-      const step = passOf(deployment, sequences);
-      shared.set(sequences, step.linear.seconds + step.communication + step.overhead + sequences * stateSeconds);
-    }
-    return shared.get(sequences);
+    const step = shared.get(sequences) ?? passOf(d, sequences);
+    step.shared ??= step.linear.seconds + step.communication + step.overhead + sequences * stateSeconds;
+    return shared.set(sequences, step).get(sequences).shared;
   }
 
-  let [time, arrived, holding, finished, free, outputTokens] = [start, 0, 0, 0, capacity, 0];
+  let [time, arrived, holding, finished, free, outputTokens, prefilling] = [start, 0, 0, 0, capacity, 0, null];
   const seconds = { prefill: 0, recompute: 0, decode: 0, idle: 0 };
-  const occupancy = { time: [], running: [], waiting: [], cacheBytes: [] };
+  const occupancy = { time: [], running: [], waiting: [] };
   const [admitted, firstToken, finish] = [0, 1, 2].map(() => all.map(() => NaN));
   const [preemptions, tokens] = [all.map(() => 0), all.map((one) => one.prompt)]; // tokens: held, or to prefill
   const [queue, running] = [[], new Map()]; // running: steps that are left
-  let prefilling = null;
   const stepsOf = (steps, of) => total([...running.keys()], (i) => of(tokens[i] + steps) - of(tokens[i]));
+  const arrive = () => { for (; arrivals[arrived] <= time; arrived += 1) queue.push(arrived); };
+  function advance(passed, phase) {
+    const now = { time, running: holding, waiting: queue.length };
+    for (const name of Object.keys(occupancy)) occupancy[name].push(now[name]);
+    seconds[phase] += passed;
+    time += passed;
+  }
   function leave(i) {
     running.delete(i);
-    free += heldBytes(tokens[i]);
-    holding -= 1;
+    [free, holding] = [free + heldBytes(tokens[i]), holding - 1];
   }
   // Request i decodes on, or has its last token.
   function goOn(i, left) {
     running.set(i, left);
     if (left) return;
     leave(i);
-    finish[i] = time;
-    finished += 1;
+    [finish[i], finished] = [time, finished + 1];
   }
   // Memory for the first of the queue, all but a watermark; an empty server keeps none.
   function admit(i) {
     const needed = heldBytes(tokens[i]);
-    if (holding >= most || needed > free - (holding ? Math.ceil(set.watermark * capacity) : 0)) return;
-    queue.shift();
-    [free, holding, prefilling] = [free - needed, holding + 1, i];
+    if (holding >= most || needed > free - (holding ? reserve : 0)) return;
+    [free, holding, prefilling] = [free - needed, holding + 1, queue.shift()];
     if (!preemptions[i]) admitted[i] = time;
   }
   // The request that was admitted last gives up its memory, and waits again, first of all: prompt and tokens so far.
   function preempt() {
     const i = [...running.keys()].at(-1);
     leave(i);
-    tokens[i] += 1; // the last one is not yet in the cache
     queue.unshift(i);
-    preemptions[i] += 1;
-  }
-  function advance(passed, phase) {
-    const now = { time, running: holding, waiting: queue.length, cacheBytes: capacity - free };
-    for (const name of Object.keys(occupancy)) occupancy[name].push(now[name]);
-    seconds[phase] += passed;
-    time += passed;
+    [tokens[i], preemptions[i]] = [tokens[i] + 1, preemptions[i] + 1]; // its last token is not yet in the cache
   }
   // A pass over a prompt: after it the request has one token more, and decodes if it wants others.
   function promptPass(i) {
     const [n, { cached, output, prompt }] = [tokens[i] - all[i].cached, all[i]];
-    const linear = new Phase(deployment, [{ sizes, works: linearWork(sizes, n, 1), tokens: n, number: 1 }]);
+    const linear = new Phase(d, [{ sizes, works: linearWork(sizes, n, 1), tokens: n, number: 1 }]);
     const attention = secondsOf(sizes.kinds.map((kind) => attentionWork(kind, n, cached, 1)));
     advance(attention + linear.seconds, preemptions[i] ? "recompute" : "prefill");
     [prefilling, outputTokens] = [null, outputTokens + 1];
@@ -971,12 +948,9 @@ export function timeline(deployment, requests, arrivals, options = {}) {
     const taken = newBytes(steps);
     advance(secondsFor(steps), "decode");
     [free, outputTokens] = [free - taken, outputTokens + steps * running.size];
-    for (const [i, left] of [...running]) {
-      tokens[i] += steps;
-      goOn(i, left - steps);
-    }
+    for (const i of running.keys()) tokens[i] += steps;
+    for (const [i, left] of [...running]) goOn(i, left - steps);
   }
-  const arrive = () => { for (; arrivals[arrived] <= time; arrived += 1) queue.push(arrived); };
   while (finished < all.length && time < end) {
     arrive();
     if (queue.length) admit(queue[0]);
@@ -990,10 +964,10 @@ export function timeline(deployment, requests, arrivals, options = {}) {
   }
   arrive();
   advance(0, "idle");
-  const ended = finished === all.length ? "every request finished" : "the horizon was reached";
+  const [ended, peakRunning] = [finished === all.length, occupancy.running.reduce((a, b) => Math.max(a, b))];
   return {
-    arrivals, admitted, firstToken, finish, preemptions, seconds, occupancy, start, end: time, ended, outputTokens,
-    cacheBytesAvailable: capacity, peakRunning: occupancy.running.reduce((a, b) => Math.max(a, b), 0),
+    arrivals, admitted, firstToken, finish, preemptions, seconds, occupancy, outputTokens, peakRunning,
+    start, end: time, ended: ended ? "every request finished" : "the horizon was reached",
   };
 }
 
@@ -1203,7 +1177,8 @@ VIEWS.plane = {
       numbers: [
         ["rho, the estimate", general(about, 3)],
         ["prefill / decode, exact", general(prefill / (linear + attention), 3)],
-        ["prefill's share, exact", formatPercent(prefill / state.secondsPerRequest)], ["omega", over === null ? "-" : general(over, 3)],
+        ["prefill's share, exact", formatPercent(prefill / state.secondsPerRequest)],
+        ["omega", over === null ? "-" : general(over, 3)],
         ["roof batch (estimate)", commas(Math.round(roofBatch(d, r)))], ["memory batch", commas(full.batch)],
         ["chi", general(reads, 3)],
         ["cache reads on a full server", formatPercent(full.parts.attention / full.secondsPerRequest)],
@@ -1384,7 +1359,8 @@ VIEWS.batch = {
         `${commas(Math.round(here.tokensPerSecond))} at batch ${commas(s.batch)}; ${binds}`,
       numbers: [
         ["memory batch", commas(full.batch)], ["roof batch (estimate)", commas(Math.round(roof))],
-        ["omega", over === null ? "-" : general(over, 3)], ["tokens/s at batch 1", fixed(states[0].tokensPerSecond, 1, true)],
+        ["omega", over === null ? "-" : general(over, 3)],
+        ["tokens/s at batch 1", fixed(states[0].tokensPerSecond, 1, true)],
         ["tokens/s at this batch", fixed(here.tokensPerSecond, 1, true)],
         ["tokens/s at the memory batch", fixed(full.tokensPerSecond, 1, true)],
         ["TPOT at batch 1", formatSeconds(least)], ["TPOT at this batch", formatSeconds(here.tpot)],
@@ -1667,6 +1643,8 @@ const inWords = (range, value) => `${inFull(value)} ${value === 1 ? range.unit :
 
 function make(name, attributes = {}, ...inside) {
   const made = document.createElement(name);
+  const takesKeys = ["input", "select", "button"].includes(name); // which JupyterLab would take for its own commands
+  if (takesKeys) made.setAttribute("data-lm-suppress-shortcuts", "true");
   for (const [key, value] of Object.entries(attributes)) {
     if (value === false || value == null) continue;
     if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
@@ -1956,7 +1934,7 @@ export function mount(host, data, name, start = {}) {
     button("Copy numbers as CSV", () => copy(asCsv(), "Numbers")), button("Copy link", () => copy(address(), "Link")));
   const ranges = make("div", { class: "ranges" }, ...view.controls.map(rangeOf), rangeOf("devices"));
   const title = make("p", { class: "title" }, view.title);
-  const more = { class: "lesson-explore", "aria-label": view.title, "data-lm-suppress-shortcuts": "true" };
+  const more = { class: "lesson-explore", "aria-label": view.title };
   const shown = [sentence, legend, pictures, ways, buttons, told, table];
   const root = make("section", more, title, presets, ranges, menus, ...shown);
   host.replaceChildren(root);
