@@ -19,6 +19,10 @@ TORCH_NEEDS = tests/with_torch/requirements.txt
 # A real engine, llama.cpp as a wheel: an environment of its own too, with the files of weights that it serves.
 ENGINE_RUN = $(subst .venv/,.venv-engine/,$(RUN))
 ENGINE_NEEDS = tests/with_engine/requirements.txt
+# The notebooks as a site that runs in the browser, and a folder that has Pyodide's files, where there is one.
+LITE_RUN = $(subst .venv/,.venv-lite/,$(RUN))
+LITE_NEEDS = deploy/lite/requirements.txt
+PYODIDE ?=
 # A hub for a room, and how many simulated learners come at once when it is tested.
 HUB_RUN = .venv-hub/bin/python
 N ?= 5
@@ -28,7 +32,7 @@ comma := ,
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL = help
-.PHONY: help lab fresh test test-slow test-torch test-engine test-hub test-wheel test-browser engine engine-clean hub oracle counts sources size env check nbval notebooks bench bench-browser bench-hub stills book test-book clean
+.PHONY: help lab fresh test test-slow test-torch test-engine test-hub test-wheel test-browser engine engine-clean hub oracle counts sources size env check nbval notebooks bench bench-browser bench-hub stills book test-book lite test-lite clean
 
 help: ## list the targets
 	@echo "make lab   opens the notebooks;   make test   runs every test.   All targets:"
@@ -120,6 +124,25 @@ book: env .venv/book.txt ## make the book, build/book, from the stored notebooks
 test-book: env .venv/book.txt .venv/browser.txt ## make the book, compare it with the notebooks, read and use it in a browser
 	$(RUN) -m pytest --confcutdir=tests/with_book tests/with_book $(ARGS)
 
+lite: .venv-lite/made ## build the notebooks as a site that runs in the browser, build/lite (PYODIDE=folder; ARGS=serve)
+	@PYODIDE="$(PYODIDE)" $(LITE_RUN) tools/lite.py $(ARGS)
+
+test-lite: env .venv/browser.txt .venv-lite/made ## build that site, run its notebooks in a browser and compare them (NB=02,07: these)
+	@PYODIDE="$(or $(PYODIDE),$(wildcard ../shared/pyodide))" $(LITE_RUN) tools/lite.py || { [ $$? = 3 ] && rm -rf build/lite; }
+	@if [ ! -e build/lite ]; then echo "make test-lite: skipped: files of the site are not to be had (above)."; else \
+	  NB="$(NB)" $(RUN) -m pytest --confcutdir=tests/with_lite tests/with_lite $(ARGS); fi
+
+.venv-lite/made: $(LITE_NEEDS)
+	@"$(PYTHON)" -c "import ensurepip, venv" 2>/dev/null || { echo "make: $(PYTHON) with its venv" \
+	  "module is not there: install Python 3.11 to 3.13, or name another (PYTHON=python3.12)." >&2; exit 1; }
+	@[ ! -e .venv-lite ] || [ -e .venv-lite/begun ] || [ -e .venv-lite/made ] || { echo "make: .venv-lite was not made here," \
+	  "so it stays as it is: move it away or delete it, and run this again." >&2; exit 1; }
+	@echo "Making .venv-lite with $(PYTHON): JupyterLite, 200 MB"
+	@mkdir -p .venv-lite && rm -f .venv-lite/made && touch .venv-lite/begun && "$(PYTHON)" -m venv .venv-lite
+	@$(LITE_RUN) -m pip install --quiet --disable-pip-version-check -r $(LITE_NEEDS) || { echo "make: JupyterLite could not be" \
+	  "installed: pip's message above says why. Nothing else needs it: make test runs without." >&2; exit 1; }
+	@touch $@
+
 # What makes the book, into the same environment. Gone with .venv, then made again.
 .venv/book.txt: pyproject.toml constraints.txt | env
 	@$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[book]' || { echo "make: Sphinx" \
@@ -175,7 +198,8 @@ clean: ## remove all that running made, with the environments, unless another ma
 	@if grep -qs . .venv/lessonlib-setup.txt && ! grep -q "filled, not made" .venv/lessonlib-setup.txt; then rm -rf .venv; fi
 	@if [ -e .venv-torch/begun ] || [ -e .venv-torch/made ]; then rm -rf .venv-torch; fi
 	@if [ -e .venv-engine/begun ] || [ -e .venv-engine/made ]; then rm -rf .venv-engine; fi
+	@if [ -e .venv-lite/begun ] || [ -e .venv-lite/made ]; then rm -rf .venv-lite; fi
 	@if [ -e .venv-hub/begun ]; then rm -rf .venv-hub; fi
-	@for it in .venv .venv-torch .venv-engine .venv-hub; do [ ! -e $$it ] || echo "$$it was not made here, so it stays as it is."; done
+	@for it in .venv .venv-torch .venv-engine .venv-lite .venv-hub; do [ ! -e $$it ] || echo "$$it was not made here, so it stays as it is."; done
 	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
 	find . -name __pycache__ -prune -exec rm -rf {} + -o -name .ipynb_checkpoints -prune -exec rm -rf {} +

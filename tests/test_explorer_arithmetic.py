@@ -165,7 +165,7 @@ def test_a_law_that_the_module_does_not_have_is_refused():
     assert sizes_of(model, Precision()).kinds
 
 
-def test_the_module_is_one_file_without_imports_and_within_its_size():
+def test_the_module_is_one_file_without_imports_and_its_lines_have_120_columns():
     source = MODULE.read_text(encoding="utf-8")
     lines = source.splitlines()
     assert max(map(len, lines)) <= 120

@@ -15,6 +15,7 @@ import re
 import statistics
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,14 +29,28 @@ NOTEBOOK = "my_notebooks/02_chat_versus_reasoning.ipynb"
 PAGE = ROOT / "docs" / "hub.md"
 MARKS = "<!-- the room's figures: tools/hub_room.py --series writes them -->", "<!-- end of the room's figures -->"
 MOST = 60
-HEADER = ("learners", "server ready", "first cell", "all cells of 02", "memory a learner", "hub and proxy", "failed")
+IDLE_LOAD = 0.5
+HEADER = (
+    "learners",
+    "server ready",
+    "first cell",
+    "all cells of 02",
+    "processor time a learner",
+    "memory a learner",
+    "hub and proxy",
+    "failed",
+)
 
 
 @dataclass(frozen=True)
 class Room:
-    """What N learners saw who came at once: seconds from the click, bytes of memory, and what failed."""
+    """What N learners saw who came at once: seconds from the click, and what failed; what each took, in the mean.
+
+    `learner_seconds` are of one core: those of the server and of the kernel, from their start to the last cell.
+    """
 
     visits: list[Visit]
+    learner_seconds: list[float]
     learner_bytes: list[int]
     hub_bytes: int
 
@@ -50,9 +65,12 @@ class Room:
             [visit.cells[0] for visit in went],
             [visit.cells[-1] for visit in went],
         )
-        memory = f"{statistics.mean(self.learner_bytes) / 1e6:.0f} MB" if self.learner_bytes else "-"
+        took, size = "-", "-"
+        if went:
+            took = f"{statistics.mean(self.learner_seconds):.1f} s"
+            size = f"{statistics.mean(self.learner_bytes) / 1e6:.0f} MB"
         hub = f"{self.hub_bytes / 1e6:.0f} MB"
-        return (str(len(self.visits)), *map(both, times), memory, hub, str(len(self.failures)))
+        return (str(len(self.visits)), *map(both, times), took, size, hub, str(len(self.failures)))
 
 
 def both(seconds: list[float]) -> str:
@@ -64,10 +82,17 @@ def memory(running: Iterable[psutil.Process]) -> int:
     """Bytes of memory of these processes, what several share divided among them (PSS)."""
     total = 0
     for process in running:
-        try:
+        with suppress(psutil.Error):  # one that ended while it was asked
             total += process.memory_full_info().pss
-        except psutil.Error:
-            continue  # it ended while it was asked
+    return total
+
+
+def processor_time(running: Iterable[psutil.Process]) -> float:
+    """Seconds of one core that these processes have taken."""
+    total = 0.0
+    for process in running:
+        with suppress(psutil.Error):
+            total += sum(process.cpu_times()[:2])
     return total
 
 
@@ -79,9 +104,10 @@ async def come(hub: Hub, number: int) -> list[Visit]:
 async def measured(hub: Hub, number: int) -> Room:
     """A room of `number` learners who come at once; their servers and kernels are left running."""
     visits = await come(hub, number)
-    each = [memory(processes({hub.uid(one.learner.name)})) for one in visits if not one.failed]
+    each = [processes({hub.uid(one.learner.name)}) for one in visits if not one.failed]
     assert hub.process is not None
-    return Room(visits, each, memory([psutil.Process(hub.process.pid), *hub.proxies()]))
+    own = memory([psutil.Process(hub.process.pid), *hub.proxies()])
+    return Room(visits, [processor_time(one) for one in each], [memory(one) for one in each], own)
 
 
 def machine() -> str:
@@ -97,8 +123,9 @@ def table(rooms: Iterable[Room], load: float) -> str:
     """The figures as a Markdown table, with the machine and what else it did before."""
     rows = [HEADER, tuple("---" for _ in HEADER), *(room.row() for room in rooms)]
     lines = "\n".join(f"| {' | '.join(row)} |" for row in rows)
-    busy = f"{load:.1f} processes waited or ran on it before the first learner came"
-    return f"Measured on {machine()}; {busy}. Times are the median and the slowest learner's.\n\n{lines}"
+    others = f"Its load was {load:.1f} before the first learner came"
+    others += "." if load < IDLE_LOAD else ": it did other things too, so these times are too long."
+    return f"Measured on {machine()}. {others} Times are the median and the slowest learner's.\n\n{lines}"
 
 
 def write(text: str, page: Path) -> None:

@@ -195,6 +195,7 @@ c.Spawner.args = [
     "--KernelManager.transport=ipc",  # sockets in the home: on a port, every user of the machine could listen in
     "--MappingKernelManager.cull_idle_timeout=1800",
     "--LabApp.extension_manager=readonly",
+    "--LanguageServerManager.autodetect=False",  # it starts Node twice for each learner, and finds nothing here
 ]
 c.Spawner.notebook_dir = "~/lesson"
 c.Spawner.default_url = "/lab/tree/my_notebooks/00_start_here.ipynb"

@@ -146,6 +146,14 @@ def test_a_lesson_below_a_closed_home_is_named(tmp_path):
     assert hub_env.closed_to_others(Path("/usr/bin/env")) is None
 
 
+def test_the_page_names_each_variable_that_can_be_set():
+    read = set(re.findall(r'"(HUB_\w+)"', (DEPLOY / "jupyterhub_config.py").read_text(encoding="utf-8")))
+    read |= set(re.findall(r"'(HUB_\w+)'", (DEPLOY / "jupyterhub_config.py").read_text(encoding="utf-8")))
+    page = (ROOT / "docs" / "hub.md").read_text(encoding="utf-8")
+    rows = set(re.findall(r"`(HUB_\w+)`", "\n".join(re.findall(r"^\| (`HUB_.*?) \|", page, re.MULTILINE))))
+    assert rows == read - {"HUB_PORT", "HUB_PROXY_PORT"}  # those two are of the machine's inside
+
+
 def test_versions_are_exact():
     for name in (DEPLOY / "requirements.txt", ROOT / "tests" / "with_hub" / "requirements.txt"):
         lines = [line for line in name.read_text(encoding="utf-8").splitlines() if line and line[0] not in "#-"]

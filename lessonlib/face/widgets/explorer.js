@@ -1177,7 +1177,8 @@ VIEWS.plane = {
       numbers: [
         ["rho, the estimate", general(about, 3)],
         ["prefill / decode, exact", general(prefill / (linear + attention), 3)],
-        ["prefill's share, exact", formatPercent(prefill / state.secondsPerRequest)], ["omega", over === null ? "-" : general(over, 3)],
+        ["prefill's share, exact", formatPercent(prefill / state.secondsPerRequest)],
+        ["omega", over === null ? "-" : general(over, 3)],
         ["roof batch (estimate)", commas(Math.round(roofBatch(d, r)))], ["memory batch", commas(full.batch)],
         ["chi", general(reads, 3)],
         ["cache reads on a full server", formatPercent(full.parts.attention / full.secondsPerRequest)],
@@ -1358,7 +1359,8 @@ VIEWS.batch = {
         `${commas(Math.round(here.tokensPerSecond))} at batch ${commas(s.batch)}; ${binds}`,
       numbers: [
         ["memory batch", commas(full.batch)], ["roof batch (estimate)", commas(Math.round(roof))],
-        ["omega", over === null ? "-" : general(over, 3)], ["tokens/s at batch 1", fixed(states[0].tokensPerSecond, 1, true)],
+        ["omega", over === null ? "-" : general(over, 3)],
+        ["tokens/s at batch 1", fixed(states[0].tokensPerSecond, 1, true)],
         ["tokens/s at this batch", fixed(here.tokensPerSecond, 1, true)],
         ["tokens/s at the memory batch", fixed(full.tokensPerSecond, 1, true)],
         ["TPOT at batch 1", formatSeconds(least)], ["TPOT at this batch", formatSeconds(here.tpot)],

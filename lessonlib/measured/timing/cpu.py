@@ -25,6 +25,7 @@ import numpy as np
 from lessonlib.base.checks import a, checked
 from lessonlib.base.errors import LessonError
 from lessonlib.facts.tables import DATA
+from lessonlib.measured.timing.browser import refuse_in_browser
 from lessonlib.measured.timing.decoder import NumpyDecoder, toy_model
 from lessonlib.measured.timing.predictions import label
 from lessonlib.measured.timing.record import Record, head, read_record, record_from
@@ -47,8 +48,10 @@ class TimingFailedError(LessonError):
 def time_cpu(quick: bool = False, progress: bool = True) -> Record:
     """Time the decoder in a fresh interpreter with one BLAS thread; returns the checked Record.
 
-    `quick`: a toy size, for tests, in about a second. `progress`: a bar of the stages done. Raises TimingFailedError.
+    `quick`: a toy size, for tests, in about a second. `progress`: a bar of the stages done. Raises TimingFailedError,
+    in a browser too, where no process can be started.
     """
+    refuse_in_browser("time_cpu", "show the recorded run, recorded_cpu()", TimingFailedError)
     command = [sys.executable, "-m", "lessonlib.measured.timing", "cpu", *(["--quick"] if quick else [])]
     return timed_apart(command, "time_cpu", "timing this CPU", STAGES, progress)
 

@@ -20,6 +20,7 @@ from lessonlib.base.text import markdown_table
 from lessonlib.base.units import format_seconds
 from lessonlib.facts.tables import DATA
 from lessonlib.measured.own_runs import TimedRun, efficiency_from_runs
+from lessonlib.measured.timing.browser import refuse_in_browser
 from lessonlib.measured.timing.cpu import TimingFailedError, timed_apart
 from lessonlib.measured.timing.predictions import label, predictions, this_machine
 from lessonlib.measured.timing.record import Record, TimedPass, read_records
@@ -121,6 +122,7 @@ def time_engine(quick: bool = False, progress: bool = True, rounds: int = ROUNDS
     it waits for other programs to rest, half a minute at most, and then goes on; the record says so. Raises
     EngineMissingError, and TimingFailedError with the last words of what failed.
     """
+    refuse_in_browser("time_engine", "show the recorded run, recorded_engine()", EngineMissingError)
     home = DATA.parent / ".venv-engine"
     python = home / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     if not (home / "made").exists() or not list((home / "weights").glob("*.gguf")):

@@ -14,6 +14,7 @@ from typing import Any
 
 from lessonlib.base.errors import LessonError
 from lessonlib.facts.catalogue import load_model
+from lessonlib.measured.timing.browser import refuse_in_browser
 from lessonlib.measured.timing.record import Record, record_from
 
 SIZES = ("llama-3.1-8b", "llama-3.2-3b", "llama-3.2-1b")
@@ -33,6 +34,7 @@ def time_gpu(quick: bool = False, model: str | None = None, say: Callable[[str],
     The model is the largest of SIZES whose weights and requests fit; or `model`, a Llama of the catalogue, and where
     that does not fit the next smaller of SIZES. `quick`: without the reasoning request. Raises GpuUnavailableError.
     """
+    refuse_in_browser("time_gpu", "show recorded runs, read_records(DATA / 'timings', 'cuda')", GpuUnavailableError)
     device = gpu_device()
     from lessonlib.measured.timing import gpu_run
 

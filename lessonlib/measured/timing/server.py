@@ -23,6 +23,7 @@ from typing import Any
 from lessonlib.base.checks import REFUSED, Rule, a, checked, choice, count, flag, items, named, optional
 from lessonlib.base.errors import InvalidInputError, LessonError, printable
 from lessonlib.base.units import format_seconds
+from lessonlib.measured.timing.browser import refuse_in_browser
 from lessonlib.measured.timing.predictions import remarks
 from lessonlib.measured.timing.record import LARGEST, Record, content_of, head, record_from
 from lessonlib.measured.timing.server_address import is_loopback, require
@@ -85,6 +86,7 @@ def time_server(
     "max_tokens" or "max_completion_tokens"; by default the first, and once the second, where the server refuses the
     small request with a message that names such a field. The record says which.
     """
+    refuse_in_browser("time_server", "show a recorded run", ServerTimingError)
     limits = Limits() if limits is None else limits
     client = client_of(url, model, limits, key_variable, allow_plain_http, {} if extra is None else extra)
     client.most_tokens = max_tokens_field or client.most_tokens
