@@ -151,7 +151,8 @@ def _limits(found: Found) -> list[tuple[str, str]]:
             "omega",
             f"{full:.3g}. "
             + (
-                "Memory is full before the linear layers turn compute bound."
+                "Memory is full before the linear layers turn compute bound"
+                + (", and a step reads more weights than caches, for these have less of it." if reads <= full else ".")
                 if full > 1
                 else "Memory holds a batch at which the linear layers of passes with prompts mixed in turn compute "
                 + ("bound; a pass spends more time reading caches all the same." if reads > 1 else "bound.")
