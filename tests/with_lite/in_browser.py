@@ -96,6 +96,11 @@ class SiteNotebook:
         """What was asked of any other host."""
         return [url for url in self.asked if not url.startswith((address, "data:", "blob:"))]
 
+    def loaded(self, address: str) -> int:
+        """Bytes of the site's files that were asked for, each once."""
+        paths = {url.partition("?")[0].removeprefix(f"{address}/") for url in self.asked if url.startswith(address)}
+        return sum((lite.SITE / path).stat().st_size for path in paths if (lite.SITE / path).is_file())
+
 
 def joined(text: Any) -> str:
     return "".join(text) if isinstance(text, list) else text or ""

@@ -68,7 +68,7 @@ def test_work_is_kept_in_the_browser_and_can_be_downloaded(start, address):
         """async (path) => {
             const files = window.jupyterapp.serviceManager.contents;
             await files.delete(path);
-            return JSON.stringify((await files.get(path)).content);
+            return JSON.stringify((await files.get(path, {content: true})).content);
         }""",
         path,
     )
