@@ -255,3 +255,16 @@ def test_every_model_and_accelerator_gives_a_picture_or_a_sentence():
         for number in re.findall(r' (?:x|y|cx|cy|width|height)="(-?[\d.]+)"', found):
             assert -50 <= float(number) <= 1500, (one, number)
     assert drawn > 0.6 * len(asked)
+
+
+def test_one_output_token_and_a_quiet_server_are_said_in_words():
+    views = ("request", "plane", "levers", "prefill", "kinds")
+    asked = [{"view": view, "setting": {"prompt": 43, "output": 1, "cached": 42, "batch": 1}} for view in views]
+    quiet = {"model": "llama-3.2-3b", "prompt": 5878, "output": 2, "batch": 1, "load": 5}
+    asked.append({"view": "timeline", "setting": quiet})
+    for one, found in zip(asked, answers("stills", asked, explorer_data()), strict=True):
+        assert isinstance(found, str), (one, found)
+        assert not re.search(r"NaN|nan\b|undefined|null|Infinity|\binf\b", found), (one, found)
+    for key in ("prompt", "output"):
+        (found,) = answers("stills", [{"view": "kinds", "setting": {key: 1.5}}], explorer_data())
+        assert f"{key} is 1.5; expected a whole number" in found["words"]

@@ -463,3 +463,15 @@ def test_characters_are_not_tokens():
 def test_the_columns_of_a_csv_with_json_in_a_cell_are_listed():
     with pytest.raises(InvalidInputError, match=r"'usage_details.input'"):
         read_traffic('id,usage_details\n1,"{""input"": 3}"\n')
+
+
+def test_a_csv_with_json_in_a_cell_is_read_as_strictly_as_json_lines():
+    cells = '"{""prompt_tokens"": %s, ""completion_tokens"": 4}"'
+    failed = read_traffic(f"id,usage\n1,\n2,\n3,{cells % 3}\n")  # the first requests may have failed
+    assert failed.prompt.tolist() == [3] and sum(failed.left_out.values()) == 2
+    twice = cells % '5, ""prompt_tokens"": 3'
+    for rows, line in ((twice, 2), (f"{cells % 3}\n2,{twice}", 3), (f"{cells % 3}\n\n2,{twice}", 4)):
+        with pytest.raises(InvalidInputError, match=f"line {line}: .*'prompt_tokens' stands twice in one object"):
+            read_traffic(f"id,usage\n1,{rows}\n")
+    with pytest.raises(InvalidInputError, match="line 1: no column is known"):
+        read_traffic("id,note\n1,a\n2,b\n")

@@ -148,10 +148,9 @@ def rooms(numbers: list[int]) -> list[Room]:
 
 
 def count(text: str) -> int:
-    number = int(text)
-    if not 1 <= number <= MOST:
-        raise ValueError
-    return number
+    if not text.isdecimal() or not 1 <= int(text) <= MOST:
+        raise argparse.ArgumentTypeError(f"got {text!r}; expected learners, a whole number from 1 to {MOST}")
+    return int(text)
 
 
 def series(text: str) -> list[int]:

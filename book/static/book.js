@@ -7,6 +7,8 @@
   const MOST_SLIPS = 100;
   const NUMBERS = "no one two three four five six seven eight nine ten eleven twelve".split(" ");
   const nothing = () => ({ tries: 0, right: false, first: false, hints: 0, looked: false, slips: [] });
+  const isEntry = (entry) => Object.entries(nothing()).every(([name, of]) =>
+    typeof entry?.[name] === typeof of && Array.isArray(entry[name]) === Array.isArray(of));
   const lesson = window.lesson ?? {};
   const data = window.lessonData ?? { exercises: {} };
   let memory = {}; // where the browser keeps nothing for this page
@@ -14,8 +16,8 @@
   function entries() {
     try {
       const found = JSON.parse(localStorage.getItem(SCHEMA));
-      if (found?.schema === SCHEMA) return found.exercises;
-      return {};
+      const kept = found?.schema === SCHEMA ? Object.entries(found.exercises ?? {}) : [];
+      return Object.fromEntries(kept.filter(([, entry]) => isEntry(entry))); // another page may have written there
     } catch {
       return memory;
     }

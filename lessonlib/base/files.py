@@ -19,6 +19,8 @@ from lessonlib.base.errors import InvalidInputError, shown
 LONGEST_PATH = 300  # characters that an error quotes; of a longer path its end
 LONGEST_NAME = 255  # characters of a file's name that file systems take, and that an error never cuts
 LONGEST_STEM = 100  # characters of the name that a reader gives to what is saved
+NOWHERE = re.compile(r'[<>:"|?*\\]')  # letters and names that Windows keeps for itself: a file goes to others, too
+RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
 BYTES = bytes | bytearray | memoryview
 PATIENCE = 500  # times, 20 ms apart, that a writer tries while another writes the same files
 
@@ -267,6 +269,11 @@ def place_of(name: Any) -> Path:
         stem = stem.removesuffix(ending)
     if not text or not stem.strip(". ") or text[-1] in "/\\" or not stem.isprintable():
         raise InvalidInputError(f"save: name is {shown(name)}; expected a name without ending, such as 'my_report'.")
+    if NOWHERE.search(stem) or RESERVED.fullmatch(stem):
+        raise InvalidInputError(
+            f"save: name is {shown(name)}, which Windows takes for no file; expected a name such as 'my_report', "
+            'without any of < > : " | ? * \\.'
+        )
     if len(stem) > LONGEST_STEM:
         raise InvalidInputError(f"save: name has {len(stem)} characters; expected at most {LONGEST_STEM}.")
     try:

@@ -29,7 +29,7 @@ function roundsTo(value, guess) {
 export function judge(exercise, guess) {
   const says = exercise.says;
   if (exercise.kind === "choice") {
-    if (!(guess in exercise.options)) return { right: null, words: says.none };
+    if (!Object.hasOwn(exercise.options, guess ?? "")) return { right: null, words: says.none };
     return { right: guess === exercise.right, words: says[guess] };
   }
   if (guess === null) return { right: null, words: says["no number"] };

@@ -1109,7 +1109,7 @@ VIEWS.request = {
         ["started together: request clock", formatSeconds(cost.undisturbed)],
         ["full server: GPU time of one", formatSeconds(full.secondsPerRequest)],
         ["full server: wait of a user", formatSeconds(full.wait)], ["time to first token", formatSeconds(cost.ttft)],
-        ["time per output token, undisturbed", formatSeconds(cost.tpot)],
+        ["time per output token, undisturbed", r.output > 1 ? formatSeconds(cost.tpot) : "no decode step"],
         ["decode's linear layers", cost.decode.seconds ? `${busy} bound` : "no decode step"],
         ["decode share of GPU time", formatPercent(cost.decodeShare, 5)],
         ["decode share of FLOPs", formatPercent(cost.decode.flops / cost.flops, 4)],
@@ -1180,7 +1180,7 @@ VIEWS.plane = {
         `${formatPercent(about / (1 + about), 2)}; ${says}`,
       numbers: [
         ["rho, the estimate", general(about, 3)],
-        ["prefill / decode, exact", general(prefill / (linear + attention), 3)],
+        ["prefill / decode, exact", r.output > 1 ? general(prefill / (linear + attention), 3) : "no decode step"],
         ["prefill's share, exact", formatPercent(prefill / state.secondsPerRequest)],
         ["omega", over === null ? "-" : general(over, 3)],
         ["roof batch (estimate)", commas(Math.round(roofBatch(d, r)))], ["memory batch", commas(full.batch)],
@@ -1291,8 +1291,8 @@ VIEWS.kinds = {
   controls: ["prompt", "output", "batch"],
   start: { model: "gpt-oss-20b", prompt: 128, output: 12_800, batch: 1 },
   compute(data, s) {
-    const d = deploymentOf(data, s);
-    const tokens = s.prompt + s.output - 1;
+    const [d, { prompt, output }] = [deploymentOf(data, s), requestOf({ ...s, cached: 0 })];
+    const tokens = prompt + output - 1;
     const places = geometric(1, 1e6, 61).map(Math.round);
     const by = cacheByKind(d, tokens);
     const curves = by.map((kind, i) => places.map((n) => [n, kindBytes(d.sizes.kinds[i], n)]));
@@ -1429,9 +1429,10 @@ VIEWS.timeline = {
     const median = (from, to) => {
       const waits = arrivals.map((at, i) => [at, run.firstToken[i] - at]).filter(([at]) => at >= from && at < to);
       const sorted = waits.map(([, wait]) => (Number.isNaN(wait) ? Infinity : wait)).sort((a, b) => a - b);
-      return sorted[Math.floor((sorted.length - 1) / 2)] ?? NaN;
+      return sorted[Math.floor((sorted.length - 1) / 2)] ?? null;
     };
-    const words = (seconds) => (seconds === Infinity ? "not within this time" : formatSeconds(seconds, 3));
+    const words = (seconds) => seconds === null ? "no request arrived"
+      : seconds === Infinity ? "not within this time" : formatSeconds(seconds, 3);
     const elapsed = run.end - run.start;
     const prompt = firsts.filter(([, wait]) => wait <= 1).length / arrivals.length;
     const later = (times) => (2 * r.output * times.filter((at) => at >= watched / 2).length) / watched; // once warm
@@ -1518,6 +1519,8 @@ VIEWS.prefill = {
 
 // ---- 06: which lever
 
+const timesFaster = (gain) => (gain === Infinity ? "∞" : fixed(gain, 2, true)); // one output token is all prefill
+
 VIEWS.levers = {
   title: "Which lever helps whom",
   controls: ["prompt", "output", "cached", "batch"],
@@ -1530,8 +1533,9 @@ VIEWS.levers = {
     return {
       ranked, batch: s.batch,
       legend: [["other", `batch ${commas(s.batch)}`], ["held", "each on its own full server"]],
-      said: `${arrow(r)}, full server: most is gained by "${best.name}", ${fixed(best.atLimit, 2)} times as fast`,
-      numbers: ranked.map(({ name, held, atLimit }) => [name, `${fixed(held, 2, true)} → ${fixed(atLimit, 2, true)}`]),
+      said: `${arrow(r)}, full server: most is gained by "${best.name}", ` +
+        (best.atLimit === Infinity ? "for there is no decode step" : `${fixed(best.atLimit, 2)} times as fast`),
+      numbers: ranked.map(({ name, held, atLimit }) => [name, `${timesFaster(held)} → ${timesFaster(atLimit)}`]),
     };
   },
   svg({ ranked, said }, width) {
@@ -1549,7 +1553,7 @@ VIEWS.levers = {
       [[held, "other"], [atLimit, "held"]].forEach(([gain, look], j) => {
         const [from, to] = [on.across(Math.min(1, gain)), on.across(Math.max(1, gain))];
         drawn += box(from, y + 6 + 12 * j, Math.max(1.5, to - from), 9, `area ${look}`);
-        drawn += text(to + 4, y + 14.5 + 12 * j, fixed(gain, 2, true), "tiny halo");
+        drawn += text(to + 4, y + 14.5 + 12 * j, timesFaster(gain), "tiny halo");
       });
       drawn += text(ends.left, y, width < 520 ? name.split(/ \(|: /)[0] : name, "halo");
     });
@@ -1658,13 +1662,16 @@ function make(name, attributes = {}, ...inside) {
   return made;
 }
 
+// Whether each % begins a letter that was written so; "#100%" is an address, too.
+const wellFormed = (address) => !/%(?![\da-f]{2})/i.test(address) && !/%[89a-f]/i.test(address);
 // The setting in a page's address, for this view; {} where there is none, or where it is another's.
 function fromAddress(name, start) {
-  const [view, query] = decodeURI(globalThis.location?.hash ?? "").split("?");
+  const hash = globalThis.location?.hash ?? "";
+  const [view, query] = (wellFormed(hash) ? decodeURI(hash) : hash).split("?");
   if (view !== `#explore-${name}` || !query) return {};
   const found = {};
   for (const [key, value] of new URLSearchParams(query)) {
-    if (!(key in start)) continue;
+    if (!Object.hasOwn(start, key)) continue;
     if (typeof start[key] !== "number") found[key] = value;
     else if (Number.isFinite(Number(value)) && value.trim()) found[key] = Number(value);
   }

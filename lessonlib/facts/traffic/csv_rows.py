@@ -4,13 +4,13 @@ import csv
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from itertools import accumulate, chain, islice
 from operator import itemgetter
 from typing import Any
 
 from lessonlib.base.errors import InvalidInputError, shown
 from lessonlib.facts.traffic.columns import Columns, ColumnsError, find_columns
+from lessonlib.facts.traffic.json_values import FEW, NameTwiceError, once
 from lessonlib.facts.traffic.numbers import Block, WrongRowsError
 
 DELIMITERS = ",;\t|"
@@ -58,13 +58,20 @@ class CsvRows:
             self.problem = f"{self.where}: {problem}"
 
     def objects(self) -> Iterator[str] | None:
-        """The rows as JSON lines, each cell that holds an object unpacked; None where the first row holds none."""
-        lines, first = self._unpacked(), None
-        with suppress(InvalidInputError):  # then the names in the first line are wrong, and that is said
-            first = next(lines, None)
-        if first is None or "{" not in first[1:] or len(set(self.titles)) < len(self.titles):
+        """The rows as JSON lines, each cell that holds an object unpacked; None where the first rows hold none."""
+        lines, first = self._unpacked(), []
+        try:
+            for line in islice(lines, FEW):  # the first requests may have failed, and hold nothing
+                first.append(line)
+                if "{" in line[1:]:
+                    break
+        except InvalidInputError as error:
+            if isinstance(error.__cause__, NameTwiceError):
+                raise
+            return None  # the names in the first line are wrong, and that is said
+        if not first or first[0].isspace() or "{" not in first[-1][1:] or len(set(self.titles)) < len(self.titles):
             return None
-        return chain([first], lines)
+        return chain(first, lines)
 
     def _unpacked(self) -> Iterator[str]:
         for rows, _ in self._lines(1):
@@ -72,7 +79,11 @@ class CsvRows:
                 if any(cells) and len(cells) != len(self.titles):
                     wrong = f" has {len(cells):,} fields, the line of column names {len(self.titles):,}."
                     raise InvalidInputError(f"{self.owner}, line {self.reader.line_num + self.before:,}{wrong}")
-                row = {title: _object(cell) for title, cell in zip(self.titles, cells, strict=False) if cell}
+                try:
+                    row = {title: _object(cell) for title, cell in zip(self.titles, cells, strict=False) if cell}
+                except NameTwiceError as error:
+                    line = self.reader.line_num + self.before - _height(cells) + 1
+                    raise InvalidInputError(f"{self.owner}, line {line:,}: it cannot be read: {error}.") from error
                 yield f"{json.dumps(row)}\n" if row else "\n"
                 yield from ["\n"] * (_height(cells) - 1)  # its other lines, so that the next row has its number
 
@@ -143,7 +154,9 @@ def _object(cell: str) -> Any:
     if cell.lstrip()[:1] != "{":
         return cell
     try:
-        return json.loads(cell)
+        return json.loads(cell, object_pairs_hook=once)
+    except NameTwiceError:
+        raise
     except (ValueError, RecursionError):
         return cell
 

@@ -24,6 +24,10 @@ class _NotWholeError(Exception):
     """Why a line is not one JSON value."""
 
 
+class NameTwiceError(ValueError):
+    """A name that stands twice in one object: which of the two is meant, nobody knows."""
+
+
 class JsonValues:
     """The objects of a text. `watch`: names in quotes that may stand once in an object, once they are known."""
 
@@ -77,7 +81,7 @@ class JsonValues:
 
     def _of_document(self, first: str, lines: TextIO, number: int) -> Values:
         """The values that stand one after another in a text, or in its one array."""
-        scan: Any = json.JSONDecoder(object_pairs_hook=_once).scan_once  # type: ignore[attr-defined]
+        scan: Any = json.JSONDecoder(object_pairs_hook=once).scan_once  # type: ignore[attr-defined]
         text, done, piece = first, False, PIECE
         place, line, inside = 0, number, False
         while True:
@@ -112,17 +116,18 @@ class JsonValues:
 
 def _loads(line: str) -> Any:
     try:
-        return json.loads(line, object_pairs_hook=_once)
+        return json.loads(line, object_pairs_hook=once)
     except (ValueError, RecursionError) as error:
         raise _NotWholeError(_problem(error)) from None
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of these pairs, as a hook of the decoder; NameTwiceError where a name stands twice."""
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the name {shown(twice)} stands twice in one object")
+        raise NameTwiceError(f"the name {shown(twice)} stands twice in one object")
     return found
 
 
@@ -133,4 +138,6 @@ def _problem(error: BaseException) -> str:
         return "it is nested too deeply"
     if isinstance(error, StopIteration):
         return "it is not JSON: a value is missing or was cut short"
-    return f"it cannot be read: {error}" if "twice" in str(error) else "it holds a number of thousands of digits"
+    if isinstance(error, NameTwiceError):
+        return f"it cannot be read: {error}"
+    return "it holds a number of thousands of digits"
