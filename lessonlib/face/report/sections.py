@@ -183,8 +183,8 @@ def _figure(found: Found) -> Section:
         f"Left: prompt tokens to prefill against output tokens, both logarithmic, with {words} as dots. By rho's "
         f"estimate {format_percent(under)} of them lie above the line of batch {batch:,}. Right: bars of the GPU "
         f"clock; {said}.",
-        "Above the line of a batch, by rho's estimate, prefill takes under 5 % of the GPU clock: "
-        f"{format_percent(under)} of them at batch {batch:,}.",
+        f"By rho's estimate, {format_percent(under)} of these requests spend under 5 % of the GPU clock on prefill at "
+        f"batch {batch:,}: they lie above its line.",
     )
     return Section("figure", [picture])
 
@@ -302,7 +302,7 @@ def _trust(found: Found) -> list[Section]:
         table = [Section("table", _at_efficiencies(found, typical))]
         guess = " For your batch and devices that is a guess." if batch > 1 or deployment.devices > 1 else ""
         lines = [
-            "The floor is what no engine beats on these devices, shared out so. Eight in ten published values, of one "
+            "No engine beats the floor on these devices in this layout. Eight in ten published values, of one "
             f"sequence on one device, lie between low and high.{guess} {floor}",
             typical.provenance,
         ]
