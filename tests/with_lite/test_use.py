@@ -47,7 +47,7 @@ def own(browser, address, notebooks):
     notebook.close()
 
 
-def test_a_question_answers_and_the_answer_is_counted(start, shots):
+def test_a_question_answers_and_the_answer_is_written(start, shots):
     start.run(4)
     form = start.page.locator('fieldset.ask[data-key="chat-answers"]')
     field, said = form.get_by_label("Your answer"), form.get_by_role("status")
@@ -61,7 +61,6 @@ def test_a_question_answers_and_the_answer_is_counted(start, shots):
     expect(said).to_contain_text("102.8")
     start.page.screenshot(path=shots / "question.png")
     start.page.wait_for_function(COUNTED, polling=500)  # the page tells the kernel, which writes the file
-    assert "00: 1 of 3 right." in printed(start.run(10))
 
 
 def test_work_is_kept_in_the_browser_and_can_be_downloaded(start, address):
