@@ -128,9 +128,10 @@ lite: .venv-lite/made ## build the notebooks as a site that runs in the browser,
 	@PYODIDE="$(PYODIDE)" $(LITE_RUN) tools/lite.py $(ARGS)
 
 test-lite: env .venv/browser.txt .venv-lite/made ## build that site, run its notebooks in a browser and compare them (NB=02,07: these)
-	@PYODIDE="$(or $(PYODIDE),$(wildcard ../shared/pyodide))" $(LITE_RUN) tools/lite.py || { [ $$? = 3 ] && rm -rf build/lite; }
-	@if [ ! -e build/lite ]; then echo "make test-lite: skipped: files of the site are not to be had (above)."; else \
-	  NB="$(NB)" $(RUN) -m pytest --confcutdir=tests/with_lite tests/with_lite $(ARGS); fi
+	@PYODIDE="$(or $(PYODIDE),$(wildcard ../shared/pyodide))" $(LITE_RUN) tools/lite.py; code=$$?; \
+	if [ $$code = 3 ]; then echo "make test-lite: skipped: files of the site are not to be had (above)."; \
+	elif [ $$code != 0 ]; then exit $$code; \
+	else NB="$(NB)" $(RUN) -m pytest --confcutdir=tests/with_lite tests/with_lite $(ARGS); fi
 
 .venv-lite/made: $(LITE_NEEDS)
 	@"$(PYTHON)" -c "import ensurepip, venv" 2>/dev/null || { echo "make: $(PYTHON) with its venv" \

@@ -9,7 +9,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 PREPARED = Path(os.environ["LESSON_BOOK"])
-LIVE = "../lite/lab/index.html?path=my_notebooks/{name}.ipynb"  # from the book's root: the site of JupyterLite beside it
+LIVE = "../lite/lab/index.html?path=my_notebooks/{name}.ipynb"  # from the root: the site beside it
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 project = "The decode-heavy workload"

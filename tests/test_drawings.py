@@ -90,7 +90,7 @@ def test_the_memory_maps_fill_as_many_cells_as_there_are_tokens():
     lengths, maximum, block = (410, 150, 290, 60), 512, 32
     figure, found = figures.memory_maps(server(), lengths, maximum, block), paging(lengths, maximum, block)
     assert sum(bars(figure, CACHE)) == pytest.approx(2 * 5.1 * found.used / block)  # the same on both sides
-    assert f"{(found.contiguous - found.paged) // block} blocks are free" in said(figure)
+    assert f"{(found.contiguous - found.paged) // block} pages are free" in said(figure)
     assert f"{100 * found.contiguous_waste:.0f} %" in said(figure)
     refuses(lambda: figures.memory_maps(server(), (9_000,), 10_000, 16), "memory_maps", "blocks")
     refuses(lambda: figures.memory_maps(server(), (600,), 512, 16), "paging", "lengths[0]")

@@ -347,3 +347,16 @@ def test_a_mix_of_one_kind_keeps_the_batch_of_that_kind():
 def test_bad_input_is_refused_by_name(call, words):
     with pytest.raises(InvalidInputError, match=words):
         call()
+
+
+@pytest.mark.parametrize("weights_fill", [0.1, 0.3, 0.6, 0.9])
+def test_where_weights_fill_the_memory_a_full_server_reads_them_whatever_chi_says(weights_fill):
+    """chi over omega is the memory left for caches over the weights that a pass reads; below 1 these are read more."""
+    memory = lessons().weight_bytes / weights_fill / 0.9
+    machine = server(accelerator=replace(h100(), memory=memory))
+    read = pass_cost(machine, 1).linear.bytes
+    assert chi(machine, REASONING) > 1  # of no memory
+    assert chi(machine, REASONING) / omega(machine, REASONING) == pytest.approx(machine.memory_free / read, rel=0.1)
+    parts = steady_state(machine, REASONING).parts
+    caches_are_more = chi(machine, REASONING) > omega(machine, REASONING)
+    assert caches_are_more == (parts["attention"] > parts["linear"]) == (weights_fill < 0.5)

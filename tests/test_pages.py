@@ -10,8 +10,8 @@ import counts
 
 ROOT = Path(__file__).parent.parent
 PAGES = (
-    "README.md CONTRIBUTING.md CHANGELOG.md docs/glossary.md docs/hub.md docs/instructors.md docs/own_layout.md "
-    "docs/sources.md data/README.md data/timings/README.md tests/data/README.md"
+    "README.md CONTRIBUTING.md CHANGELOG.md docs/browser.md docs/glossary.md docs/hub.md docs/instructors.md "
+    "docs/own_layout.md docs/sources.md data/README.md data/timings/README.md tests/data/README.md"
 ).split()
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
 FOLDERS = ("lessonlib/", "tests/", "tools/", "data/", "docs/", "notebooks/", ".github/", ".ci/")

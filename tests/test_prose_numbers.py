@@ -19,6 +19,7 @@ NOTEBOOKS = sorted((HERE.parent / "notebooks").glob("*.ipynb"))
 GIVEN = {"1,024", "128", "12,800", "32", "100", "2,048", "8,192", "16", "20", "1,000"} | {str(i) for i in range(13)}
 LEFT_OUT = re.compile(
     r"`[^`]*`|\]\([^)]*\)|https?://\S+|\b(arXiv )?\d{4}\.\d{4,5}\b|(?<![\d.,])\b((19|20)\d\d|0\d)\b|<[^>]*>"
+    r"|\d+ minutes to read, \d+ with its exercises"  # held by tests/test_readme.py
 )
 NUMERAL = re.compile(r"\d[\d,]*\d(?:\.\d+)?|\d(?:\.\d+)?")
 SOURCES = re.compile(r"^#+ Sources.*?(?=^#+ |\Z)", re.MULTILINE | re.DOTALL)

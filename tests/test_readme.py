@@ -30,7 +30,6 @@ def prefill_share(request, batch):
 
 BATCHES = inspect.signature(plane).parameters["batches"].default
 TEXT_LICENCE = (ROOT / "LICENSE-TEXT").read_text(encoding="utf-8")
-WORDS = {10: "Ten", 15: "Fifteen", 20: "Twenty", 25: "Twenty-five", 30: "Thirty", 35: "Thirty-five"}
 HELD = {
     "size (1, 32 and 256)": lambda: "size ({}, {} and {})".format(*BATCHES),
     "that of batch 256": lambda: f"that of batch {BATCHES[-1]}",
@@ -44,7 +43,7 @@ def test_every_number_is_held():
     for phrase, computed in HELD.items():
         assert phrase in prose, f"the phrase {phrase!r} is held but no longer in the README"
         assert computed() == phrase
-    prose = re.sub(r"\| \d+ \|", "|", prose)  # minutes: held by the test of the table
+    prose = re.sub(r"\| \d+ \| \d+ \|", "|", prose)  # minutes: held by the test of the table
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     pythons = [name.rpartition(" ")[2] for name in project["classifiers"] if re.search(r":: 3\.\d+$", name)]
     explained = (*HELD, *counts.phrases("README.md"))
@@ -61,12 +60,11 @@ def test_what_the_alternative_text_says_of_the_picture():
 
 
 def test_the_table_has_every_notebook_and_its_minutes():
-    rows = re.findall(r"^\| \[[^\]]+\]\(notebooks/(\w+\.ipynb)\) \| (\d+) \|", README, flags=re.MULTILINE)
+    rows = re.findall(r"^\| \[[^\]]+\]\(notebooks/(\w+\.ipynb)\) \| (\d+) \| (\d+) \|", README, flags=re.MULTILINE)
     files = sorted((ROOT / "notebooks").glob("*.ipynb"))
-    assert [name for name, _ in rows] == [file.name for file in files]
-    for (_, minutes), file in zip(rows, files, strict=True):
-        text = file.read_text(encoding="utf-8")
-        assert f"{minutes} minutes" in text or f"{WORDS.get(int(minutes))} minutes" in text, file.name
+    assert [name for name, *_ in rows] == [file.name for file in files]
+    for (_, read, done), file in zip(rows, files, strict=True):
+        assert f"{read} minutes to read, {done} with its exercises" in file.read_text(encoding="utf-8"), file.name
 
 
 def test_the_example_prints_what_it_says():

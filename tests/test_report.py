@@ -130,6 +130,15 @@ def test_a_verdict_does_not_say_that_a_pass_computes_where_it_reads_caches():
     assert "no batch makes a pass compute bound" in facts["chi"] and facts["What binds"].startswith("memory")
 
 
+def test_a_verdict_says_where_a_step_reads_more_weights_than_caches():
+    """On a GPU that its weights nearly fill chi is above 1, and steps mostly read weights all the same."""
+    tight = server(accelerator=replace(server().accelerator, memory=20e9))
+    thoughts = OwnTraffic("thoughts", *np.full((2, 5), 2_000), np.zeros(5, int))
+    facts = dict(traffic_report(tight, thoughts).sections[1].lines)
+    assert 1 < chi(tight, Request(2_000, 2_000)) < omega(tight, Request(2_000, 2_000))
+    assert "a step reads more weights than caches" in facts["omega"] and "linear layers" in facts["What binds"]
+
+
 def test_how_far_to_trust_it(report, sample):
     rows = table(report, "efficiency")
     for name in ("low", "middle", "high"):

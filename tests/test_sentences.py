@@ -20,19 +20,19 @@ MACHINES = {name: replace(server(), efficiency=each) for name, each in LOSSES.it
 ROWS = {row[0]: row[1:] for row in what_survives(MACHINES)}
 # A claim of the table, and how the notebook's own summary says it; a number in it is that of the floor.
 SAID = {
-    "00: chat alone is nine tenths decode": "chat and reasoning are *both* almost pure decode",
-    "01: the smallest prompt whose linear layers compute, alone": "At batch 1 a short prompt is memory bound",
+    "00: chat alone is at least nine tenths decode": "chat and reasoning are *both* almost pure decode",
+    "01: the shortest prompt whose linear layers are compute bound": "At batch 1 a short prompt is memory bound",
     "02: chat, full: prefill is more than half": "of its means {:.0%}",
     "02: reasoning, full: prefill is below 0.2 %": "prefill is {:.2%} of a full server",
     "02: reasoning, full: cache reads are the largest part": "cache reads are {:.0%}",
-    "03: batch 32, steady: neighbours are half of a step": "your neighbours' caches are most of your step",
+    "03: batch 32, steady: neighbours are at least half of a step": "your neighbours' caches are most of your step",
     "03: batch 32, steady: your thought adds under 5 % to it": "Your own thought adds {:.0%}, and less at typical",
     "04: chi of reasoning is above 1": "chi says whether a full server mostly reads caches",
     "05: output that makes 100 prompt tokens a twentieth, alone": "Alone, {:.0f} output tokens make the prefill",
     "05: over 12 GB/s, fetch a prefix of 1,000 tokens": "any link above some 10 GB/s",
-    "06: int4 weights, reasoning alone: times faster": "4-bit weights, reasoning: {:.1f} times as fast alone",
-    "06: fp8 cache, reasoning, full: times faster": "doubles a full reasoning server",
-    "06: half the thought, reasoning, full: times faster": "Half the thought is worth nearly four times",
+    "06: int4 weights, reasoning alone: times as fast": "4-bit weights, reasoning: {:.1f} times as fast alone",
+    "06: fp8 cache, reasoning, full: times as fast": "doubles a full reasoning server",
+    "06: half the thought, reasoning, full: times as fast": "Half the thought is worth nearly four times",
 }
 
 
@@ -73,7 +73,9 @@ def test_the_smallest_prompt_that_computes_by_trying_each(name):
         return compute > work.bytes / (efficiency.mbu * machine.bandwidth)
 
     found = next(prompt for prompt in range(1, 500) if computes(prompt))
-    assert ROWS["01: the smallest prompt whose linear layers compute, alone"][list(MACHINES).index(name)] == str(found)
+    assert ROWS["01: the shortest prompt whose linear layers are compute bound"][list(MACHINES).index(name)] == str(
+        found
+    )
     assert name != "floor" or found == smallest_compute_bound_prompt()
 
 

@@ -26,7 +26,7 @@ sys.path[:0] = [str(ROOT), str(BOOK)]
 SOURCES = "docs/sources.md"
 FIRST = ("docs/glossary.md", "docs/instructors.md", SOURCES)  # these stand in the book's head, all others under "more"
 LINK = re.compile(r"\[([^\]]+)\]\(([^()\s:]+)\)")
-CHAPTER_ROW = re.compile(r"^\| \[(\d\d) (.+?)\]\(notebooks/(\w+)\.ipynb\) \| (\d+) \| (.+?) \|$", re.MULTILINE)
+CHAPTER_ROW = re.compile(r"^\| \[(\d\d) (.+?)\]\(notebooks/(\w+)\.ipynb\) \| (\d+) \| (\d+) \| (.+?) \|$", re.MULTILINE)
 
 # What the theme brings and no page loads.
 NOT_NEEDED = (
@@ -80,7 +80,7 @@ def notebook_paths() -> list[Path]:
 
 
 def chapter_rows() -> list[tuple[str, ...]]:
-    """(number, title, file, minutes, what it is about) of each chapter, as README.md has them."""
+    """(number, title, file, minutes to read, with exercises, what it is about) of each chapter, by README.md."""
     rows = [found.groups() for found in CHAPTER_ROW.finditer((ROOT / "README.md").read_text("utf-8"))]
     names = [path.stem for path in notebook_paths()]
     if [row[2] for row in rows] != names:
@@ -93,8 +93,9 @@ def chapter_rows() -> list[tuple[str, ...]]:
 def chapter_table(folder: str) -> str:
     """The chapters as a list; `folder`: where they are from the page that shows it."""
     lines = [
-        f'<li><a href="{folder}{name}.html">{title}</a> <span>{minutes} min</span><p>{about}</p></li>'
-        for _, title, name, minutes, about in chapter_rows()
+        f'<li><a href="{folder}{name}.html">{title}</a> <span>{read} min to read, {done} with exercises</span>'
+        f"<p>{about}</p></li>"
+        for _, title, name, read, done, about in chapter_rows()
     ]
     return '<ol class="lesson-chapters" start="0">\n' + "\n".join(lines) + "\n</ol>"
 

@@ -56,11 +56,11 @@ def is_whole(path: Path, sha256: str) -> bool:
 class Pyodide:
     """The files of one version of Pyodide and the wheels beside them, each taken where it is found first.
 
-    `folders` are looked through first, then `kept`. What is in neither is fetched into `kept`: the core from npm's package
-    where npm is at hand, the wheels from PyPI, all else from Pyodide's distribution.
+    `folders` are looked through first, then `kept`. What is in neither is fetched into `kept`: the core from npm's
+    package where npm is at hand, the wheels from PyPI, all else from Pyodide's distribution.
     """
 
-    def __init__(self, plan: dict[str, Any], folders: Iterable[Path], kept: Path = KEPT) -> None:
+    def __init__(self, plan: dict[str, Any], folders: Iterable[Path], kept: Path) -> None:
         self.plan, self.kept = plan, kept
         self.folders = [*folders, kept]
         kept.mkdir(parents=True, exist_ok=True)
@@ -201,7 +201,7 @@ def build(folders: list[Path], site: Path = SITE) -> None:
     plan = json.loads((PLAN / "pyodide.json").read_text(encoding="utf-8"))
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
-        put_pyodide(Pyodide(plan, folders), work / "static" / "pyodide")
+        put_pyodide(Pyodide(plan, folders, KEPT), work / "static" / "pyodide")
         put_files(work / "files")
         for name in ("jupyter-lite.json", "overrides.json"):
             shutil.copyfile(PLAN / name, work / name)
@@ -262,12 +262,11 @@ def main() -> int:
     folders = [Path(folder) for folder in os.environ.get("PYODIDE", "").split(os.pathsep) if folder]
     if wrong := [str(folder) for folder in folders if not folder.is_dir()]:
         sys.exit(f"PYODIDE names {', '.join(wrong)}, which is no folder; expected one that has Pyodide's files.")
-    if chosen.what == "build" or not SITE.exists():
-        try:
-            build(folders)
-        except NotToBeHadError as error:
-            print(error, file=sys.stderr)
-            return MISSING
+    try:
+        build(folders)
+    except NotToBeHadError as error:
+        print(error, file=sys.stderr)
+        return MISSING
     if chosen.what == "serve":
         with served(port=chosen.port) as server:
             print(f"http://127.0.0.1:{server.server_address[1]}/lab/index.html?path={FOLDER}/00_start_here.ipynb")

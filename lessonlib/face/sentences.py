@@ -94,18 +94,28 @@ def _turn(machine: Deployment) -> float:
 
 SENTENCES = (
     Sentence(
-        "00", "chat alone is nine tenths decode", lambda m: request_cost(m, CHAT.request).decode_share, "%", (0.9, 1)
+        "00",
+        "chat alone is at least nine tenths decode",
+        lambda m: request_cost(m, CHAT.request).decode_share,
+        "%",
+        (0.9, 1),
     ),
     Sentence("00", "reasoning takes about 100 chats, alone", _chats, ".0f", (90, 110)),
     Sentence("00", "seconds of reasoning, alone", lambda m: request_cost(m, REASONING.request).undisturbed, ".0f"),
-    Sentence("01", "1,000 -> 300, alone: decode is 50 times its prefill", _decode_over_prefill, ".0f", (50, math.inf)),
-    Sentence("01", "the smallest prompt whose linear layers compute, alone", _first_to_compute, ".0f"),
+    Sentence(
+        "01",
+        "1,000 -> 300, alone: decode is at least 50 times its prefill",
+        _decode_over_prefill,
+        ".0f",
+        (50, math.inf),
+    ),
+    Sentence("01", "the shortest prompt whose linear layers are compute bound", _first_to_compute, ".0f"),
     Sentence("02", "chat, full: prefill is more than half", _share(CHAT.mean, "prefill"), "%", (0.5, 1)),
     Sentence("02", "reasoning, full: prefill is below 0.2 %", _share(REASONING.mean, "prefill"), "%", (0, 0.002)),
     Sentence(
         "02", "reasoning, full: cache reads are the largest part", _share(REASONING.mean, "attention"), "%", (0.5, 1)
     ),
-    Sentence("03", "batch 32, steady: neighbours are half of a step", _neighbours, "%", (0.5, 1)),
+    Sentence("03", "batch 32, steady: neighbours are at least half of a step", _neighbours, "%", (0.5, 1)),
     Sentence("03", "batch 32, steady: your thought adds under 5 % to it", _own_growth, "%", (0, 0.05)),
     Sentence("03", "twice the answer, batch 16: between 2 and 4 times", _twice_the_answer, ".2f", (2, 4)),
     Sentence("04", "chi of chat is below 1", lambda m: chi(m, CHAT.mean), ".2f", (0, 1)),
@@ -114,9 +124,9 @@ SENTENCES = (
         "05", "output that makes 100 prompt tokens a twentieth, alone", lambda m: break_even_output(m, 100), ".0f"
     ),
     Sentence("05", "over 12 GB/s, fetch a prefix of 1,000 tokens", lambda m: _even_rate(m) / 1e9, ".1f", (0, 12)),
-    Sentence("06", "int4 weights, reasoning alone: times faster", _alone(INT4)),
-    Sentence("06", "fp8 cache, reasoning, full: times faster", _full(FP8_CACHE)),
-    Sentence("06", "half the thought, reasoning, full: times faster", _full(shorter_answer(0.5))),
+    Sentence("06", "int4 weights, reasoning alone: times as fast", _alone(INT4)),
+    Sentence("06", "fp8 cache, reasoning, full: times as fast", _full(FP8_CACHE)),
+    Sentence("06", "half the thought, reasoning, full: times as fast", _full(shorter_answer(0.5))),
     Sentence("08", "W8A8 passes int4 weights on chat from batch", _turn, ".0f"),
 )
 

@@ -64,8 +64,10 @@ def rho(deployment: Deployment, request: Request, batch: Any = 1) -> Any:
 def chi(deployment: Deployment, request: Request, mix: bool = False) -> Any:
     """Time to read caches over time to compute the linear layers at peak, prefill's included, whatever the batch.
 
-    Above 1 a full server mostly reads caches, and no batch makes its passes compute bound. Arrays give a number for
-    each request; with `mix` they are one mix, which has one number: its length-weighted span decides.
+    Above 1 no batch makes its passes compute bound. A full server then mostly reads caches, where chi is above `omega`
+    too: chi over omega is the memory left for caches over the weights that a pass reads, and where weights fill most of
+    the memory, steps mostly read weights. Arrays give a number for each request; with `mix` they are one mix, with one
+    number: its length-weighted span decides.
     """
     prompt, output, cached, _ = _of(request, "chi", mix)
     span = prompt + output / 2

@@ -85,7 +85,8 @@ def panel(browser):
 
     context.route("http://localhost/**", answer)
     page = context.new_page()
-    page.set_default_timeout(10_000)
+    page.set_default_timeout(60_000)  # a busy machine is slow, and no failure
+    expect.set_options(timeout=60_000)
     panel = Panel(page)
     yield panel
     context.close()

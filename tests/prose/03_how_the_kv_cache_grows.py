@@ -7,7 +7,7 @@ from lessonlib.face.exercises.book.common import REASONING, server
 from lessonlib.facts.measurements import load_measurements
 from lessonlib.facts.workloads import load_workload
 from lessonlib.model.precision import Precision
-from lessonlib.policy.cache import cache_by_kind, span_where_cache_passes_weights, step_parts
+from lessonlib.policy.cache import cache_by_kind, step_parts
 from lessonlib.policy.full_server import memory_batch
 from lessonlib.time.deployment import Deployment
 from lessonlib.time.roofline import pass_cost
@@ -118,14 +118,11 @@ HELD = {
     "the step in the middle, 12.7 ms": middle_step,
     "your 31 neighbours": lambda: f"your {BATCH - 1} neighbours",
     "the neighbour of 31 others": lambda: f"the neighbour of {BATCH - 1} others",
-    "$w$ is 4.48 ms, and $a$ is 131,072 bytes over 3.35 TB/s": lambda: (
-        f"$w$ is {1e3 * pass_cost(server(), 1).linear.seconds:.2f} ms, and $a$ is "
+    "$t_w$ is 4.48 ms, and $t_c$ is 131,072 bytes over 3.35 TB/s": lambda: (
+        f"$t_w$ is {1e3 * pass_cost(server(), 1).linear.seconds:.2f} ms, and $t_c$ is "
         f"{server().cache_bytes_per_token:,.0f} bytes over {server().accelerator.bandwidth / 1e12:.2f} TB/s"
     ),
     "both make about 60 tokens": start_level,
-    "from a span of 3,579 tokens on": lambda: (
-        f"from a span of {span_where_cache_passes_weights(server(), BATCH):,} tokens on"
-    ),
     "Your own thought adds 4 %": own_share,
     "about 1.4 times that of the floor": measured_growth,
     "At chat's batch the linear layers are compute bound": chat_on_a_full_server,

@@ -3,7 +3,8 @@
 from lessonlib import Deployment, Precision, Request, load_accelerator, load_model, load_workload, pass_cost
 from lessonlib.face.exercises.book.common import mixture, server
 from lessonlib.face.exercises.book.notebook_04 import MEAN_CACHE, even_span
-from lessonlib.policy import at_latency, intensities, memory_batch, steady_state
+from lessonlib.facts import load_lengths
+from lessonlib.policy import at_latency, intensities, memory_batch, poisson_traffic, simulate, steady_state
 from lessonlib.policy.estimates import ridge_tokens, roof_batch
 
 CHAT, PRODUCTION = (load_workload(name).mean for name in ("chat", "production-reasoning"))
@@ -29,7 +30,15 @@ def at(batch):
     return 100 * round(state.tokens_per_second / 100)
 
 
+def first_arrivals() -> str:
+    """Whether most of the first 2,000 of four requests a second get their first token at once."""
+    lengths = [load_lengths("production-reasoning", of) for of in ("prompt", "output")]
+    (middle,) = simulate(server(), poisson_traffic(2_000, 4, *lengths, seed=1)).percentiles("ttft", (50,))
+    return f"{'Most' if middle < 0.1 else 'Few'} of the first 2,000 still find free memory"
+
+
 HELD = {
+    "Most of the first 2,000 still find free memory": first_arrivals,
     "Past 388 tokens": lambda: f"Past {even_span(server()):.0f} tokens",
     "at 161 of 228": lambda: f"at {roof_batch(server(), PRODUCTION):.0f} of {memory_batch(server(), PRODUCTION)}",
     "take 71 % of": lambda: f"take {100 * steady_state(server(), PRODUCTION).shares['attention']:.0f} % of",
@@ -52,7 +61,7 @@ HELD = {
     ),
     "242 FLOP/byte": lambda: f"{of_mla(1):.0f} FLOP/byte",
     "ridge of 295": lambda: f"ridge of {ridge_tokens(server()):.0f}",
-    "over 8 leaves 30": lambda: f"over 8 leaves {of_mla(8):.0f}",
+    "over 8 it is 30": lambda: f"over 8 it is {of_mla(8):.0f}",
     "and then 15 ms a token": lambda: "and then 15 ms a token",
     "over 10,000 tokens of thought takes 0.17 s, and writing them had cost 2.5 s": lambda: (
         f"over {THOUGHT.output:,} tokens of thought takes {pass_cost(server(), new=10_128).seconds:.2f} s, "

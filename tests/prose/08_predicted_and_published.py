@@ -80,5 +80,5 @@ HELD = {
     "the two numbers are off by 11 % in the median": lambda: (
         f"the two numbers are off by {100 * unseen_decode_errors().median:.0f} % in the median"
     ),
-    "survives within 15 per cent": lambda: f"survives within {100 * NEAR:.0f} per cent",
+    "stays within 15 per cent": lambda: f"stays within {100 * NEAR:.0f} per cent",
 }

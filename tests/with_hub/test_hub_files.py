@@ -85,16 +85,29 @@ def test_compose_keeps_homes_and_state_and_asks_for_the_password():
 def test_kubernetes_values_name_what_the_image_has(dockerfile):
     values = yaml.safe_load((DEPLOY / "zero-to-jupyterhub.yaml").read_text(encoding="utf-8"))
     one = values["singleuser"]
-    assert (
-        one["cmd"] == ["/srv/lesson/.venv-hub/bin/jupyterhub-singleuser"]
-        and "WORKDIR /srv/lesson" in dockerfile.content
-    )
+    assert one["cmd"][-1] == "/srv/lesson/.venv-hub/bin/jupyterhub-singleuser"
+    assert "WORKDIR /srv/lesson" in dockerfile.content
     assert f"--uid {one['uid']} learner" in dockerfile.content
     assert one["storage"]["homeMountPath"] == "/home/learner" and one["allowPrivilegeEscalation"] is False
-    command = shlex.join(one["lifecycleHooks"]["postStart"]["exec"]["command"])
-    assert "--skip-old-files" in command and "/srv/lesson/.venv-hub/home.tar" in command
     assert one["networkPolicy"]["enabled"] is True
     assert values["hub"]["concurrentSpawnLimit"] > values["hub"]["activeServerLimit"]
+
+
+def test_a_pod_unpacks_the_working_copy_and_then_starts_its_server(tmp_path):
+    """The command of the values, run with folders of here, and with `echo` for the server."""
+    values = yaml.safe_load((DEPLOY / "zero-to-jupyterhub.yaml").read_text(encoding="utf-8"))
+    *words, server = values["singleuser"]["cmd"]
+    subprocess.run([sys.executable, ROOT / "tools" / "hub_home.py"], check=True)
+    words = [
+        word.replace("/srv/lesson", str(ROOT)).replace("/home/learner", shlex.quote(str(tmp_path))) for word in words
+    ]
+    kept = tmp_path / "lesson" / "my_notebooks" / "02_chat_versus_reasoning.ipynb"
+    kept.parent.mkdir(parents=True)
+    kept.write_text("mine")
+    assert server.endswith("/jupyterhub-singleuser")
+    run = subprocess.run([*words, "echo", "--port=1"], capture_output=True, text=True, check=True)
+    assert run.stdout == "--port=1\n" and kept.read_text() == "mine"
+    assert len(list(kept.parent.glob("[0-9][0-9]_*.ipynb"))) == len(list((ROOT / "notebooks").glob("*.ipynb")))
 
 
 def test_each_setting_is_one_that_its_class_has(own):

@@ -96,6 +96,11 @@ class SiteNotebook:
         """What was asked of any other host."""
         return [url for url in self.asked if not url.startswith((address, "data:", "blob:"))]
 
+    def loaded(self, address: str) -> int:
+        """Bytes of the site's files that were asked for, each once."""
+        paths = {url.partition("?")[0].removeprefix(f"{address}/") for url in self.asked if url.startswith(address)}
+        return sum((lite.SITE / path).stat().st_size for path in paths if (lite.SITE / path).is_file())
+
 
 def joined(text: Any) -> str:
     return "".join(text) if isinstance(text, list) else text or ""
@@ -109,9 +114,8 @@ def printed(cell: dict[str, Any]) -> str:
         data = output.get("data", {})
         if output["output_type"] == "error":
             found.append(f"{output['ename']}: {output['evalue']}\n")
-        found += [
-            joined(data.get(kind)) + "\n" for kind in ("text/markdown", "text/html", "text/plain") if kind in data
-        ]
+        kinds = ("text/markdown",) if "text/markdown" in data else ("text/html", "text/plain")
+        found += [joined(data[kind]) + "\n" for kind in kinds if kind in data]
     return PICTURE.sub("PICTURE", "".join(found))
 
 

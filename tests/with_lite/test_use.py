@@ -63,6 +63,16 @@ def test_work_is_kept_in_the_browser_and_can_be_downloaded(start, address):
     assert "this line is mine" in printed(later.run(8))
     later.run(1)
     assert "00: 1 of 3 right." in printed(later.run(10))
+    path = later.page.evaluate("window.jupyterapp.shell.currentWidget.context.path")
+    anew = later.page.evaluate(
+        """async (path) => {
+            const files = window.jupyterapp.serviceManager.contents;
+            await files.delete(path);
+            return JSON.stringify((await files.get(path, {content: true})).content);
+        }""",
+        path,
+    )
+    assert "this line is mine" not in anew and "Check your set-up" in anew
     later.page.close()
 
 
@@ -113,7 +123,8 @@ def test_an_explorer_moves_by_keyboard(own, theme, shots):
 def test_what_a_browser_cannot_time_is_said_and_the_record_is_there(own):
     own.change(
         8,
-        "from lessonlib.measured import recorded_cpu, time_cpu, time_engine, time_gpu, time_server\nrecorded_cpu().when",
+        "from lessonlib.measured import recorded_cpu, time_cpu, time_engine, time_gpu, time_server\n"
+        "recorded_cpu().when",
     )
     assert "2026-" in printed(own.run(8))
     for call, begins in TIMINGS.items():

@@ -41,6 +41,7 @@ class Number:
     value: float = math.nan
     slips: list[tuple[float, str]] = field(default_factory=list)  # (wrong value, what to say)
     solution: str = ""
+    digits: int = 4  # in words
 
     def slip(self, value: float, feedback: str) -> None:
         """Name a wrong answer that is easy to reach, and what to say to it."""
@@ -49,7 +50,7 @@ class Number:
     def __str__(self) -> str:
         """The value with as many digits as are asked for, and its unit."""
         whole = float(self.value).is_integer() and abs(self.value) < 1e15
-        return f"{self.value:,.0f} {self.unit}" if whole else f"{self.value:,.4g} {self.unit}"
+        return f"{self.value:,.0f} {self.unit}" if whole else f"{self.value:,.{self.digits}g} {self.unit}"
 
 
 @dataclass
@@ -109,7 +110,7 @@ class NumberExercise(Question):
 
     @cached_property
     def answer(self) -> Number:
-        answer = Number(self.unit)
+        answer = Number(self.unit, digits=3 if self.predicted else 4)
         answer.solution = self.work(answer)
         return answer
 
@@ -131,10 +132,10 @@ class NumberExercise(Question):
             "no number": f"That is not a number. Give a plain number, in {self.unit}.",
         }
         if self.predicted:
-            wrong = f"Not {within}: it is {self.answer}. {solution}"
+            wrong = f"Not {within}. {solution}"  # which says the answer
             return found | {
-                "right": f"Right {within}: it is {self.answer}. {solution}",
-                "slip": f"Not {within}: it is {self.answer}. ",
+                "right": f"Right {within}. {solution}",
+                "slip": f"Not {within}. ",
                 "after slip": f" {solution}",
                 "high": wrong,
                 "low": wrong,

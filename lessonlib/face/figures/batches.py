@@ -141,7 +141,9 @@ def savings_dots(alone: Mapping[str, Sequence[float]], full: Mapping[str, Sequen
     alt = (
         f"The time that a free prefill saves, a row for each request, log scale, with a line at 5 %. {'; '.join(ends)}."
     )
-    return described(figure, alt, "Dots: the floor, hollow where alone. Pale lines: over the efficiencies asked for.")
+    return described(
+        figure, alt, "Dots: the floor, hollow where alone. Pale lines: from there to published efficiencies."
+    )
 
 
 @house_style()
@@ -185,7 +187,7 @@ def lever_curves(
     efficiencies: Sequence[Efficiency] = (),
     colours: Sequence[str] = (WEIGHTS, CACHE, PREFILL),
 ) -> Figure:
-    """How many times faster each lever makes each of four requests, by batch, up to the memory limit (log scale).
+    """How many times as fast each lever makes each of four requests, by batch, up to the memory limit (log scale).
 
     `requests`: label to request, four of them; `levers`: label to lever, in the order of `colours`. GPU clock, the
     batch held. A dot marks the batch from which on the lever that is best at the limit is the best. A band beside a
@@ -225,9 +227,9 @@ def lever_curves(
         panel.plot(turn + 1, best[turn], "o", color=INK, markersize=6, zorder=5, clip_on=False)
         label(panel, (turn + 1, 2.9), f"from batch {turn + 1}", "above", gap=2)
     for panel in axes[::2]:
-        panel.set_ylabel("times faster")
+        panel.set_ylabel("times as fast")
     figure.supxlabel("batch, up to the memory limit (log scale)", fontsize=11, color=INK)
-    alt = f"Times faster by batch, a panel for each request, up to the memory limit. The best: {'; '.join(said)}."
-    caption = f"{setting(deployment)}, GPU clock. Dot: from this batch on the lever that is best at the limit leads."
-    caption += " Bands: at the efficiencies asked for." if efficiencies else ""
+    alt = f"Times as fast by batch, a panel for each request, up to the memory limit. The best: {'; '.join(said)}."
+    caption = f"{setting(deployment)}, GPU clock, the same batch with each lever. Dot: the one best at the limit leads."
+    caption += " Bands: at published efficiencies." if efficiencies else ""
     return described(figure, alt, caption)

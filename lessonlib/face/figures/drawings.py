@@ -30,7 +30,7 @@ from lessonlib.time.roofline import pass_cost
 def one_pass(deployment: Deployment, cached: int = 1024, batch: int = 1) -> Figure:
     """One decode pass and what it streams from memory through the compute units: all weights, and the cache.
 
-    The height of what lies in memory, and the length of the two times, are to scale.
+    Weights and cache are to scale with each other, and so are the two times; what else lies in memory is not drawn.
     """
     step = pass_cost(deployment, 1, cached, batch)
     linear, attention = step.linear, step.attention
@@ -84,7 +84,10 @@ def one_pass(deployment: Deployment, cached: int = 1024, batch: int = 1) -> Figu
         f"{format_seconds(sum(stream), 3)} to stream, {format_seconds(sum(multiply), 3)} to multiply."
     )
     return described(
-        figure, alt, f"{setting(deployment)}. Memory and times are drawn to scale: here the {bound} take longer."
+        figure,
+        alt,
+        f"{setting(deployment)}. Weights and cache are drawn to scale with each other, and so are the two times: here "
+        f"the {bound} take longer. What else lies in memory is not drawn.",
     )
 
 
@@ -225,7 +228,7 @@ def memory_maps(
         taken += [(name, min(1.0, rest)) for name, rest in more if rest > 0]
     panels = (
         ("contiguous: the maximum, reserved", left, "what is reserved", found.contiguous_waste),
-        (f"paged: a block of {block} tokens at a time", taken, "the blocks taken", found.paged_waste),
+        (f"paged: a page of {block} tokens at a time", taken, "the pages taken", found.paged_waste),
     )
     height = 1.75 + 0.36 * rows
     figure, axes = sheet("Paging frees what was reserved; what was written stays as large", height)
@@ -256,13 +259,14 @@ def memory_maps(
         free = rows * across - len(cells)
         said = f"{format_percent(waste, 2)} of {what} stays empty"
         write(axes, x, 6.5, said, "left", color=INK)
-        said = f"{free} blocks are free for others" if free else "nothing is free for others"
+        said = f"{free} pages are free for others" if free else "nothing is free for others"
         write(axes, x, 2.2, said, "left", color=CACHE_INK if free else QUIET, weight="bold")
     alt = (
-        f"Two maps of the same memory, a cell a block of {block} tokens. Contiguous: each of {len(lengths)} sequences "
+        f"Two maps of the same memory, a cell a page of {block} tokens. Contiguous: each of {len(lengths)} sequences "
         f"holds {each} cells in a row, and {format_percent(found.contiguous_waste, 2)} of them stay empty. "
         f"Paged: the filled cells of all lie mixed, {format_percent(found.paged_waste, 2)} is empty, the rest free."
     )
     used = format_bytes(found.used * deployment.cache_bytes_per_token, 3)
-    caption = f"{setting(deployment)}. Green is written: {used} on both sides; each step reads all of it either way."
+    caption = f"{setting(deployment)}. Green is written: {used} on both sides; each step reads all of it either way. "
+    caption += f"Drawn with pages of {block} tokens."
     return described(figure, alt, caption)

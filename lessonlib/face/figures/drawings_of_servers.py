@@ -194,5 +194,5 @@ def gpu_layouts(tensor: Deployment, expert: Deployment, batch: int = 256) -> Fig
         f"neighbours are joined by all-reduces. Expert parallel: the caches of {own:,} of {batch:,} requests, all "
         f"attention layers, {whole}; arrows lead from one GPU to all others."
     )
-    sends = f"A device sends {sent[0]} for each token of a pass, or {sent[1]} for each of its own"
+    sends = f"A GPU sends {sent[0]} for each token of a pass (left), or {sent[1]} for each token of its own (right)"
     return described(figure, alt, f"{setting(tensor)}, {batch:,} requests. {sends}.")

@@ -13,7 +13,7 @@ from lessonlib.base.units import format_percent
 from lessonlib.face.figures.labels import SIDES, along, label
 from lessonlib.face.figures.sheet import setting
 from lessonlib.face.figures.style import described, house_style, log_token_axis, new_figure
-from lessonlib.face.palette import BOUNDARY, CACHE, CACHE_INK, MEASURED, PREFILL, QUIET
+from lessonlib.face.palette import BOUNDARY, CACHE, CACHE_INK, MEASURED, PREFILL, PREFILL_INK, QUIET
 from lessonlib.facts.workloads import Workload
 from lessonlib.policy.estimates import omega, rho
 from lessonlib.request.cost import request_cost
@@ -53,7 +53,8 @@ def plane(
     for batch in batches:
         rho_line(axes, deployment, batch, odds, f"batch {batch:,}", 0.85, side="below", gap=4)
         exact = request_cost(deployment, Request(prompts, outputs[:, None]), batch)
-        axes.contour(prompts, outputs, 1 - exact.decode_share, [prefill_share], colors=[PREFILL], linewidths=2)
+        drawn = axes.contour(prompts, outputs, 1 - exact.decode_share, [prefill_share], colors=[PREFILL], linewidths=2)
+        _name_of_exact(axes, drawn.allsegs[0], f"exact, {batch:,}")
     for workload in workloads:
         _workload_dot(axes, workload)
     for workload in workloads:  # once all dots are there
@@ -108,6 +109,12 @@ def rho_line(
     outputs = rho(deployment, Request(1, 1), batch) / odds * prompts
     axes.plot(prompts, outputs, "--", color=BOUNDARY, linewidth=1.3)
     along(axes, prompts, outputs, name, share, **style)
+
+
+def _name_of_exact(axes: Axes, lines: Sequence[Any], name: str) -> None:
+    """The name of a solid line at its right end, where it has a line at all."""
+    if lines and len(longest := max(lines, key=len)):
+        label(axes, tuple(longest[np.argmax(longest[:, 0])]), name, "above", "above right", gap=3, color=PREFILL_INK)
 
 
 def _place(workload: "Workload") -> tuple[int, int]:

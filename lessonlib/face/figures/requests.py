@@ -70,19 +70,20 @@ def roofline_figure(
     """
     ridge = peak / bandwidth
     figure, axes = new_figure(title, height=5.2)
-    left, right, top = 0.4, 10_000.0, peak / 1e12
+    left, right, top = 0.4, 60_000.0, peak / 1e12
     bottom = left * bandwidth / 1e12
     axes.set(xscale="log", yscale="log", xlim=(left, right), ylim=(bottom, 4 * top))
     axes.plot([left, ridge, right], [bottom, top, top], color=INK, linewidth=1.8)
     axes.plot([ridge, ridge], [bottom, top], "--", color=BOUNDARY, linewidth=1.2)
     label(axes, (ridge, bottom), f"ridge: {ridge:.0f} FLOP/byte", "above right", color=QUIET)
     label(axes, (right, top), f"compute bound: {top:,.0f} TFLOP/s", "below left", color=QUIET)
-    along(axes, [left, ridge], [bottom, top], f"memory bound: {bandwidth / 1e12:,.3g} TB/s", 0.5, gap=8, color=QUIET)
+    along(axes, [left, ridge], [bottom, top], f"memory bound: {bandwidth / 1e12:,.3g} TB/s", 0.22, gap=8, color=QUIET)
     for words, intensity, rate, colour in points:
         at = intensity, rate / 1e12
         axes.plot(*at, "o", color=colour, markersize=11, markeredgecolor="white", zorder=4)
-        # Under the slope to its right; on the flat roof above it, and away from the ridge.
-        side = "below right" if intensity <= ridge else "above right" if intensity > 2 * ridge else "above left"
+        # Under the slope to its right, but not over the ridge; on the flat roof above it, and away from the ridge.
+        side = "above left" if ridge / 16 < intensity <= ridge else "below right"
+        side = side if intensity <= ridge else "above right" if intensity > 2 * ridge else "above left"
         style: dict[str, Any] = {"color": INKS.get(colour, colour), "fontweight": "bold", "bbox": GROUND}
         label(axes, at, words, side, **style)
     for axis in (axes.xaxis, axes.yaxis):

@@ -151,7 +151,8 @@ def _limits(found: Found) -> list[tuple[str, str]]:
             "omega",
             f"{full:.3g}. "
             + (
-                "Memory is full before the linear layers turn compute bound."
+                "Memory is full before the linear layers turn compute bound"
+                + (", and a step reads more weights than caches, for these have less of it." if reads <= full else ".")
                 if full > 1
                 else "Memory holds a batch at which the linear layers of passes with prompts mixed in turn compute "
                 + ("bound; a pass spends more time reading caches all the same." if reads > 1 else "bound.")
@@ -182,8 +183,8 @@ def _figure(found: Found) -> Section:
         f"Left: prompt tokens to prefill against output tokens, both logarithmic, with {words} as dots. By rho's "
         f"estimate {format_percent(under)} of them lie above the line of batch {batch:,}. Right: bars of the GPU "
         f"clock; {said}.",
-        "Above the line of a batch, by rho's estimate, prefill takes under 5 % of the GPU clock: "
-        f"{format_percent(under)} of them at batch {batch:,}.",
+        f"By rho's estimate, {format_percent(under)} of these requests spend under 5 % of the GPU clock on prefill at "
+        f"batch {batch:,}: they lie above its line.",
     )
     return Section("figure", [picture])
 
@@ -301,7 +302,7 @@ def _trust(found: Found) -> list[Section]:
         table = [Section("table", _at_efficiencies(found, typical))]
         guess = " For your batch and devices that is a guess." if batch > 1 or deployment.devices > 1 else ""
         lines = [
-            "The floor is what no engine beats on these devices, shared out so. Eight in ten published values, of one "
+            "No engine beats the floor on these devices in this layout. Eight in ten published values, of one "
             f"sequence on one device, lie between low and high.{guess} {floor}",
             typical.provenance,
         ]

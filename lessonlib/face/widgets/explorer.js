@@ -875,12 +875,12 @@ export function timeline(d, requests, arrivals, options = {}) {
   const secondsOf = (works) => total(works, (one) => underRoof(d, one));
   const [growing, states] = [true, false].map((grows) => sizes.kinds.filter((kind) => grows === kind.cacheBytes > 0));
   const stateSeconds = secondsOf(states.map((kind) => attentionWork(kind, 1, 0, 1)));
-  const [sums, shared] = [[0], new Map()]; // [tokens]: of one sequence's attention in all steps that find fewer cached
-  function attentionUpTo(tokens) {
-    for (let c = sums.length - 1; c < tokens; c += 1) {
-      sums.push(sums[c] + secondsOf(growing.flatMap((kind) => attentionOfSteps(kind, c, 1, 1))));
+  const [sums, shared, least] = [[0], new Map(), Math.min(...all.map(({ prompt }) => prompt))];
+  function attentionUpTo(tokens) { // of one sequence, in all steps that find fewer cached, from the shortest prompt on
+    for (let c = least + sums.length - 1; c < tokens; c += 1) {
+      sums.push(sums.at(-1) + secondsOf(growing.flatMap((kind) => attentionOfSteps(kind, c, 1, 1))));
     }
-    return sums[tokens];
+    return sums[tokens - least];
   }
   function sharedSeconds(sequences) {
     const step = shared.get(sequences) ?? passOf(d, sequences);
@@ -894,7 +894,11 @@ export function timeline(d, requests, arrivals, options = {}) {
   const [admitted, firstToken, finish] = [0, 1, 2].map(() => all.map(() => NaN));
   const [preemptions, tokens] = [all.map(() => 0), all.map((one) => one.prompt)]; // tokens: held, or to prefill
   const [queue, running] = [[], new Map()]; // running: steps that are left
-  const stepsOf = (steps, of) => total([...running.keys()], (i) => of(tokens[i] + steps) - of(tokens[i]));
+  function stepsOf(steps, of) {
+    let sum = 0;
+    for (const i of running.keys()) sum += of(tokens[i] + steps) - of(tokens[i]);
+    return sum;
+  }
   const arrive = () => { for (; arrivals[arrived] <= time; arrived += 1) queue.push(arrived); };
   function advance(passed, phase) {
     const now = { time, running: holding, waiting: queue.length };
@@ -1406,14 +1410,14 @@ function gaps(count) {
 VIEWS.timeline = {
   title: "A server in motion",
   controls: ["prompt", "output", "batch", "load"],
-  start: { prompt: 1268, output: 1527, batch: 32, load: 90 },
+  start: { prompt: 1268, output: 1527, batch: 24, load: 90 },
   many: true,
   compute(data, s) {
     const [d, r] = [deploymentOf(data, s), requestOf({ ...s, cached: 0 })];
     const full = steadyState(d, r, null).batch;
     const most = Math.min(s.batch, full);
     const each = steadyState(d, r, most).secondsPerRequest; // at best one request is done in that time
-    const watched = 5 * Math.max(most, 10) * each;
+    const watched = 4 * Math.max(most, 12) * each;
     const rate = s.load / 100 / each;
     let clock = 0;
     const many = gaps(Math.ceil(1.3 * watched * rate) + 20).map((gap) => (clock += gap / rate));
@@ -1456,7 +1460,7 @@ VIEWS.timeline = {
     const upper = panel({ left: 56, right: width - 12, top: 26, bottom: 206 }, x, axis("requests", 0, 6.5 * most));
     const lower = panel({ left: 56, right: width - 12, top: 256, bottom: 376 }, { ...x, said: "seconds" },
       axis("seconds to the first token", 0.01, 1000, { log: true, show: (value) => general(value, 3) }));
-    const keep = Math.ceil(time.length / 400); // as many as there are pixels to tell them apart
+    const keep = Math.ceil(time.length / 300); // as many as there are pixels to tell them apart
     const inAll = (i) => Math.min(6.5 * most, running[i] + waiting[i]);
     const seen = time.map((at, i) => [at, running[i], inAll(i)]).filter((_, i) => i % keep === 0);
     const steps = seen.flatMap((one, i) => (i ? [[one[0], ...seen[i - 1].slice(1)], one] : [one]));

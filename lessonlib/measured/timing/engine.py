@@ -160,8 +160,14 @@ def calibrations(record: Record) -> dict[str, Efficiency | str]:
         try:
             found[name] = efficiency_from_runs(one, other, prefill, overlap)
         except LessonError as error:
-            found[name] = str(error)
+            found[name] = f"cannot be solved, for {_reason(error)}"
     return found
+
+
+def _reason(error: LessonError) -> str:
+    """What is wrong with the runs, without the advice on a datasheet: the yardsticks of a record are measured."""
+    said = str(error).removeprefix("efficiency_from_runs: ").partition(";")[0]
+    return said.replace("the datasheet's", "the yardstick's")
 
 
 class Foretold(NamedTuple):
@@ -235,6 +241,6 @@ def foretold_table(record: Record) -> str:
     """A Markdown table of what was predicted before it was timed, with the error of each prediction."""
     rows, table = foretold(record), []
     for one in rows:
-        cells = [f"{format_seconds(time, 3)} ({time / one.measured - 1:+.0%})" for time in one.by.values()]
+        cells = [f"{format_seconds(time, 3)} ({100 * time / one.measured - 100:+.0f} %)" for time in one.by.values()]
         table.append([one.what, format_seconds(one.measured, 3), *cells])
     return markdown_table(("foretold", "measured", *rows[0].by), table)

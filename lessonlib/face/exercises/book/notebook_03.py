@@ -217,16 +217,16 @@ def twice_the_answer(answer: Number) -> str:
 
 @choice("b")
 def what_paging_saves(answer: Choice) -> str:
-    """A server changes from contiguous memory to blocks of 16 tokens. What happens to the steps of a long answer?
+    """A server changes from contiguous memory to pages of 16 tokens. What happens to the steps of a long answer?
 
     a: They grow more slowly along the answer.
     b: They stay as they are, at the same batch.
-    c: They stop growing, because old blocks are not read.
+    c: They stop growing, because old pages are not read.
 
     - Which bytes does paging get rid of: bytes that were read, or bytes that were only reserved?
     """
     answer.says(
-        a="A step grows with the tokens in the cache. Which of these tokens would a block keep from being read?",
+        a="A step grows with the tokens in the cache. Which of these tokens would a page keep from being read?",
         b="A step reads every cached token, wherever it lies. Paging frees what nobody used; then more requests fit, "
         "and their caches make every step longer.",
         c="Old tokens are attended to as new ones are. Only a sliding window leaves some out.",

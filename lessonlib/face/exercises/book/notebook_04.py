@@ -203,7 +203,7 @@ def sixteen_thoughts(answer: Number) -> str:
     return f"The cache takes {100 * cache:.1f} % of one answer's time. 1 + 15 x {cache:.4f} = {answer}."
 
 
-@predict("%")
+@predict("%", tolerance=0.3)
 def slots_of_a_static_batch(answer: Number) -> str:
     """32 production answers start together, and nobody joins until the longest is done. The mean answer has 1,592
     tokens. What per cent of the slots (32 x steps) are used?

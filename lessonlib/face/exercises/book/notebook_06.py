@@ -52,6 +52,7 @@ def int4_at_32(answer: Number) -> str:
     """The weights of the blocks go from 16 bits to 4. How many times as fast is reasoning at batch 32?
 
     - What share of the time at batch 32 goes into reading weights? Only that part shrinks.
+    - The LM head stays as it was, and a weight of 4 bits takes a quarter of a bit more with its part of a scale.
     - In code it is int4.speedup(server, reasoning, 32).
     """
     cost = cost_of(REASONING, 32)

@@ -143,7 +143,7 @@ def eight_devices(answer: Number) -> str:
     return f"It took {answer}, {one / eight:.1f} times as fast: the overhead stays, and all-reduces come on top."
 
 
-@predict("%")
+@predict("%", tolerance=0.3)
 def unseen_publishers(answer: Number) -> str:
     """The two numbers are fitted on half of the publishers. By what per cent are they off in the median on the half
     that they have not seen?
@@ -186,7 +186,7 @@ def _turns(efficiency: Efficiency) -> Iterator[int]:
     return (b for b in batches if w8a8.speedup(machine, chat, b) > INT4.speedup(machine, chat, b))
 
 
-@predict("requests")
+@predict("requests", tolerance=0.3)
 def levers_change_places(answer: Number) -> str:
     """At the floor W8A8 gains more than int4 weights do on a chat server from a batch of 26 on. From which batch on
     does it at the middle of the typical range?
