@@ -272,6 +272,10 @@ def test_it_is_saved_whole_with_its_figure_beside_the_markdown(report, tmp_path,
     for wrong in ("", 3, b"a", ".", "..", "a/", "a\nb", "a\0b", ".html"):
         with pytest.raises(InvalidInputError, match="save: name is"):
             report.save(wrong)
+    for wrong in ("a:b", "a?b", "CON", "nul.html", "com1.x", "<b>", "a\\b", "a|b"):
+        with pytest.raises(InvalidInputError, match=r"save: name is .* Windows"):
+            report.save(tmp_path / wrong)
+    assert not list(tmp_path.glob("[aACn<]*"))
     with pytest.raises(InvalidInputError, match="does not exist"):
         report.save(tmp_path / "nowhere" / "mine")
     with pytest.raises(InvalidInputError, match="300 characters"):

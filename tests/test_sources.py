@@ -53,3 +53,15 @@ def test_a_line_of_another_form_is_an_error(line, monkeypatch):
     monkeypatch.setattr(sources, "cells", lambda _: (("markdown", foot),))
     with pytest.raises(SystemExit, match="line of sources says"):
         sources.cited(path)
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"cells": [{"source": 5}]}', '{"cells": ['])
+def test_a_notebook_that_is_not_whole_is_named_and_the_page_stays(text, tmp_path, monkeypatch):
+    (tmp_path / "02_cut.ipynb").write_text(text, encoding="utf-8")
+    (tmp_path / "sources.md").write_text("as it was", encoding="utf-8")
+    monkeypatch.setattr(sources, "NOTEBOOKS", [tmp_path / "02_cut.ipynb"])
+    monkeypatch.setattr(sources, "PAGE", tmp_path / "sources.md")
+    monkeypatch.setattr(sources, "titles", lambda: {"02": "Cut"})
+    with pytest.raises(SystemExit, match=r"02_cut\.ipynb is no whole notebook"):
+        sources.main([])
+    assert (tmp_path / "sources.md").read_text(encoding="utf-8") == "as it was"

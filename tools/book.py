@@ -214,7 +214,7 @@ def server(port: int) -> ThreadingHTTPServer:
     handler = partial(Pages, directory=str(BUILD))
     try:
         return ThreadingHTTPServer(("127.0.0.1", port), handler)
-    except OSError:
+    except (OSError, OverflowError):  # taken, or no port at all
         return ThreadingHTTPServer(("127.0.0.1", 0), handler)
 
 

@@ -24,6 +24,7 @@ import time
 import urllib.request
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from http.client import HTTPException
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -118,7 +119,7 @@ class Pyodide:
         try:
             with urllib.request.urlopen(address, timeout=SECONDS) as answer:
                 content = answer.read()
-        except OSError as error:
+        except (OSError, HTTPException) as error:  # of HTTP: an answer that is cut short
             raise NotToBeHadError(
                 f"{name} of Pyodide {self.plan['version']} is in none of {self._named()}, and "
                 f"{address} could not be read ({error}). Name a folder that has it: make lite PYODIDE=folder."
@@ -240,12 +241,16 @@ class Handler(SimpleHTTPRequestHandler):
 
 @contextmanager
 def served(site: Path = SITE, port: int = 0) -> Iterator[ThreadingHTTPServer]:
-    """A server of the site on localhost, at `server_address`."""
+    """A server of the site on localhost, at `server_address`; at another port where that one is taken."""
 
     def handler(*args: Any) -> Handler:
         return Handler(*args, directory=str(site))
 
-    with ThreadingHTTPServer(("127.0.0.1", port), handler) as server:
+    try:
+        server = ThreadingHTTPServer(("127.0.0.1", port), handler)
+    except (OSError, OverflowError):
+        server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    with server:
         yield server
 
 

@@ -67,7 +67,11 @@ def papers() -> dict[str, dict[str, Any]]:
 
 @cache
 def cells(path: Path) -> tuple[tuple[str, str], ...]:
-    return tuple((cell["cell_type"], "".join(cell["source"])) for cell in json.loads(path.read_text("utf-8"))["cells"])
+    try:
+        found = json.loads(path.read_text("utf-8"))["cells"]
+        return tuple((cell["cell_type"], "".join(cell["source"])) for cell in found)
+    except (ValueError, KeyError, TypeError) as error:
+        raise SystemExit(f"{path.name} is no whole notebook ({error!r}); expected JSON with its cells.") from None
 
 
 def cited(path: Path) -> tuple[str, ...]:

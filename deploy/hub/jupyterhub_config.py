@@ -9,6 +9,7 @@ lesson are root's: all can read them, and no learner can change them.
 import asyncio
 import os
 import pwd
+import re
 import resource
 import subprocess
 import sys
@@ -23,15 +24,33 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 from hub_env import HOME, PROXY, closed_to_others  # noqa: E402
 
+
+def whole(name: str, usual: int) -> int:
+    """A setting that is a whole number of at least 1."""
+    words = os.environ.get(name, str(usual))
+    if not words.isdecimal() or int(words) < 1:
+        raise SystemExit(f"{name} is {words!r}; expected a whole number of at least 1, such as {usual}.")
+    return int(words)
+
+
+def secret(name: str, whose: str, least: int) -> str:
+    """A password, which JupyterHub takes only where it is long enough."""
+    words = os.environ.get(name, "")
+    if len(words.strip()) < least:
+        said = f"has {len(words.strip())} characters" if words else "is not set"
+        raise SystemExit(f"{name} {said}: expected the password of {whose}, {least} characters or more.")
+    return words
+
+
 # What can be set. Passwords have no default.
 ADDRESS = os.environ.get("HUB_ADDRESS", "http://127.0.0.1:8000")  # http://:8000 for all that reach the machine
 STATE = Path(os.environ.get("HUB_STATE", "/var/lib/lesson-hub"))  # database, secrets: root's alone
 HOMES = Path(os.environ.get("HUB_HOMES", "/home"))
 PREFIX = os.environ.get("HUB_PREFIX", "learner-")  # of the Unix users: none that the machine has is ever a learner's
 LEARNERS = set(os.environ.get("HUB_LEARNERS", "").split())  # their names; none: any name may come
-ROOM = int(os.environ.get("HUB_ROOM", "60"))  # servers at once
+ROOM = whole("HUB_ROOM", 60)  # servers at once
 MEMORY = os.environ.get("HUB_MEMORY", "2G")  # address space of one process; with systemd, memory of one learner
-IDLE = int(os.environ.get("HUB_IDLE", "3600"))  # seconds without activity, after which a server is stopped
+IDLE = whole("HUB_IDLE", 3600)  # seconds without activity, after which a server is stopped
 LOGIN = os.environ.get("HUB_LOGIN", "shared-password")  # firstuse: the first password of a name becomes its own
 SPAWNER = os.environ.get("HUB_SPAWNER", "local")  # systemd, where that runs the machine
 LONGEST_NAME = 20
@@ -48,6 +67,22 @@ for path in (ROOT / "lessonlib", ENVIRONMENT, Path(sys.executable).resolve()):
         )
 if len(str(HOMES / f"{PREFIX}{'x' * LONGEST_NAME}" / SOCKET)) > LONGEST_SOCKET:
     raise SystemExit(f"HUB_HOMES is {str(HOMES)!r}: too long for the sockets of kernels below it; name a shorter one.")
+if SPAWNER not in ("local", "systemd"):
+    raise SystemExit(f"HUB_SPAWNER is {SPAWNER!r}; expected local or systemd.")
+if LOGIN not in ("shared-password", "firstuse"):
+    raise SystemExit(f"HUB_LOGIN is {LOGIN!r}; expected shared-password or firstuse.")
+if not re.fullmatch(
+    r"[a-z][a-z0-9-]{0,11}", PREFIX
+):  # without one a learner could take the name of a user of the machine
+    raise SystemExit(f"HUB_PREFIX is {PREFIX!r}; expected 1 to 12 small letters, digits, hyphens, such as learner-.")
+for name, path in {"HUB_STATE": STATE, "HUB_HOMES": HOMES}.items():
+    if not path.is_absolute():
+        raise SystemExit(f"{name} is {str(path)!r}; expected a whole path, such as /srv/{path.name}.")
+if bool(os.environ.get("HUB_TLS_KEY")) != bool(os.environ.get("HUB_TLS_CERTIFICATE")):
+    raise SystemExit("One of HUB_TLS_KEY and HUB_TLS_CERTIFICATE is not set: expected both, or none.")
+PASSWORD = secret("HUB_PASSWORD", "the room", 8) if LOGIN == "shared-password" else ""
+if ADMIN_PASSWORD := os.environ.get("HUB_ADMIN_PASSWORD", ""):
+    secret("HUB_ADMIN_PASSWORD", "the instructor", 32)
 if os.geteuid() != 0:
     raise SystemExit("The hub makes a Unix user for each learner, so it runs as root: sudo make hub.")
 os.umask(0o077)
@@ -150,11 +185,9 @@ c.Authenticator.admin_users = set()  # one needs a password of its own, which fi
 c.Authenticator.allowed_users = LEARNERS
 c.Authenticator.allow_all = not LEARNERS
 if LOGIN == "shared-password":
-    if not os.environ.get("HUB_PASSWORD"):
-        raise SystemExit("HUB_PASSWORD is not set: expected the password of the room, 8 characters or more.")
-    c.SharedPasswordAuthenticator.user_password = os.environ["HUB_PASSWORD"]
-    if os.environ.get("HUB_ADMIN_PASSWORD"):
-        c.SharedPasswordAuthenticator.admin_password = os.environ["HUB_ADMIN_PASSWORD"]
+    c.SharedPasswordAuthenticator.user_password = PASSWORD
+    if ADMIN_PASSWORD:
+        c.SharedPasswordAuthenticator.admin_password = ADMIN_PASSWORD
         c.Authenticator.admin_users = {"instructor"}
 elif LOGIN == "firstuse":
     c.FirstUseAuthenticator.dbm_path = str(STATE / "passwords")

@@ -206,6 +206,9 @@ def test_a_link_leads_to_the_setting(panel):
     assert panel.settings()["model"] == "llama-3.1-8b"
     panel.open("batch", address="#explore-batch?prompt=many&output=-5&nonsense=1&batch=1e99")
     assert panel.settings()["prompt"] == 128 and panel.settings()["output"] == 1
+    for odd in ("#100%", "#explore-batch?prompt=%zz", "#%E0%A4%A", "#explore-batch?__proto__=1&constructor=2"):
+        panel.open("batch", address=odd)
+        assert panel.settings()["prompt"] == 128 and "tokens/s" in panel.sentence()
 
 
 @pytest.mark.parametrize("name", VIEWS)

@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 
 import book
 from lessonlib.face.exercises.asking import all_exercises, find
-from lessonlib.face.exercises.progress import Progress, class_table, read_progress
+from lessonlib.face.exercises.progress import SCHEMA, Progress, class_table, read_progress
 
 THEMES = ("light", "dark")
 WIDTHS = (360, 800, 1280)
@@ -320,3 +320,19 @@ def test_the_data_of_the_page_is_what_the_library_exports(served, page):
     opened(page, served, "index")
     found = page.evaluate("window.lessonData.exercises")
     assert found == json.loads(json.dumps({key: exported(key) for key in all_exercises()}))
+
+
+FOREIGN = ["{", "[]", "null", '"x"', "{}", "[[1]]"]
+FOREIGN += [json.dumps({"schema": SCHEMA, "exercises": each}) for each in (None, [], "x", {"decode-steps": None})]
+FOREIGN += [json.dumps({"schema": SCHEMA, "exercises": {"decode-steps": {"tries": 1, "slips": "x", "right": "yes"}}})]
+
+
+def test_what_another_page_wrote_in_this_browser_is_no_answer(served, page):
+    name = "notebooks/02_chat_versus_reasoning"
+    for text in FOREIGN:
+        opened(page, served, name)
+        page.evaluate("([key, text]) => localStorage.setItem(key, text)", [SCHEMA, text])
+        opened(page, served, name)
+        expect(page.locator(".lesson-standing").first).to_contain_text("0 of")
+        page.get_by_role("button", name="Solution").first.click()
+    assert page.said == []

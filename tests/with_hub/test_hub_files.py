@@ -173,3 +173,25 @@ def test_versions_are_exact():
         assert lines and all(re.fullmatch(r"[\w-]+==[\w.]+", line) for line in lines)
     lock = (DEPLOY / "package-lock.json").read_text(encoding="utf-8")
     assert '"resolved"' not in lock and '"integrity"' in lock
+
+
+WRONG = {
+    "HUB_PASSWORD": ["", "short", " " * 20],
+    "HUB_ADMIN_PASSWORD": ["x" * 31],
+    "HUB_ROOM": ["abc", "0", "-1", "1.5"],
+    "HUB_IDLE": ["1h", "0"],
+    "HUB_LOGIN": ["dummy", ""],
+    "HUB_SPAWNER": ["docker"],
+    "HUB_PREFIX": ["", "Bad/", "a" * 13],
+    "HUB_STATE": ["state"],
+    "HUB_HOMES": ["homes"],
+    "HUB_TLS_KEY": ["/key.pem"],
+}
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in WRONG.items() for value in values])
+def test_a_setting_that_is_wrong_is_said_before_anything_is_made(name, value, own):
+    run = config(**own | {name: value})
+    assert run.returncode == 1 and "Traceback" not in run.stderr, run.stderr
+    assert name in run.stderr and "expected" in run.stderr
+    assert not any(Path(folder).exists() for folder in own.values())

@@ -57,36 +57,6 @@ class CsvRows:
         except ColumnsError as problem:
             self.problem = f"{self.where}: {problem}"
 
-    def objects(self) -> Iterator[str] | None:
-        """The rows as JSON lines, each cell that holds an object unpacked; None where the first rows hold none."""
-        lines, first = self._unpacked(), []
-        try:
-            for line in islice(lines, FEW):  # the first requests may have failed, and hold nothing
-                first.append(line)
-                if "{" in line[1:]:
-                    break
-        except InvalidInputError as error:
-            if isinstance(error.__cause__, NameTwiceError):
-                raise
-            return None  # the names in the first line are wrong, and that is said
-        if not first or first[0].isspace() or "{" not in first[-1][1:] or len(set(self.titles)) < len(self.titles):
-            return None
-        return chain(first, lines)
-
-    def _unpacked(self) -> Iterator[str]:
-        for rows, _ in self._lines(1):
-            for cells in rows:
-                if any(cells) and len(cells) != len(self.titles):
-                    wrong = f" has {len(cells):,} fields, the line of column names {len(self.titles):,}."
-                    raise InvalidInputError(f"{self.owner}, line {self.reader.line_num + self.before:,}{wrong}")
-                try:
-                    row = {title: _object(cell) for title, cell in zip(self.titles, cells, strict=False) if cell}
-                except NameTwiceError as error:
-                    line = self.reader.line_num + self.before - _height(cells) + 1
-                    raise InvalidInputError(f"{self.owner}, line {line:,}: it cannot be read: {error}.") from error
-                yield f"{json.dumps(row)}\n" if row else "\n"
-                yield from ["\n"] * (_height(cells) - 1)  # its other lines, so that the next row has its number
-
     def _lines(self, most: int) -> Iterator[tuple[list[list[str]], int]]:
         """Blocks of rows as the reader gives them, blank lines as empty rows; and the line on which each begins."""
         while True:
@@ -147,6 +117,38 @@ class CsvRows:
     @property
     def nothing(self) -> str:
         return f"{self.owner} holds column names and no row; expected a line a request after line {self.line}."
+
+
+def objects_in(table: CsvRows) -> Iterator[str] | None:
+    """The rows as JSON lines, each cell that holds an object unpacked; None where the first rows hold none."""
+    lines, first = _unpacked(table), []
+    try:
+        for line in islice(lines, FEW):  # the first requests may have failed, and hold nothing
+            first.append(line)
+            if "{" in line[1:]:
+                break
+    except InvalidInputError as error:
+        if isinstance(error.__cause__, NameTwiceError):
+            raise
+        return None  # the names in the first line are wrong, and that is said
+    if not first or first[0].isspace() or "{" not in first[-1][1:] or len(set(table.titles)) < len(table.titles):
+        return None
+    return chain(first, lines)
+
+
+def _unpacked(table: CsvRows) -> Iterator[str]:
+    for rows, _ in table._lines(1):
+        for cells in rows:
+            if any(cells) and len(cells) != len(table.titles):
+                wrong = f" has {len(cells):,} fields, the line of column names {len(table.titles):,}."
+                raise InvalidInputError(f"{table.owner}, line {table.reader.line_num + table.before:,}{wrong}")
+            try:
+                row = {title: _object(cell) for title, cell in zip(table.titles, cells, strict=False) if cell}
+            except NameTwiceError as error:
+                line = table.reader.line_num + table.before - _height(cells) + 1
+                raise InvalidInputError(f"{table.owner}, line {line:,}: it cannot be read: {error}.") from error
+            yield f"{json.dumps(row)}\n" if row else "\n"
+            yield from ["\n"] * (_height(cells) - 1)  # its other lines, so that the next row has its number
 
 
 def _object(cell: str) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 from lessonlib.base.errors import InvalidInputError, shown
 from lessonlib.base.text import one_line
 from lessonlib.facts.traffic.columns import Columns, plain
-from lessonlib.facts.traffic.csv_rows import CsvRows
+from lessonlib.facts.traffic.csv_rows import CsvRows, objects_in
 from lessonlib.facts.traffic.json_rows import JsonRows
 from lessonlib.facts.traffic.meaning import Log, Meant, meant
 from lessonlib.facts.traffic.numbers import MISSING, Block, Problems, WrongRowsError, counts
@@ -107,7 +107,7 @@ def open_rows(owner: str, text: TextIO, chosen: Mapping[str, str | None]) -> Jso
     table = CsvRows(owner, chain([first], text) if first else iter(()), blank, chosen)
     if table.problem is None:
         return table
-    objects = table.objects()
+    objects = objects_in(table)
     if objects is None:
         raise InvalidInputError(table.problem)
     lines = cast(TextIO, objects)  # each is a whole object, so they are never read by pieces
