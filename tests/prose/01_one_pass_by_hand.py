@@ -22,6 +22,12 @@ def served():
     return f"2 bytes, and serves {heads // kv_heads} query heads with 2 FLOP each: {heads // kv_heads} FLOP/byte"
 
 
+def time_ratio():
+    cost = request_cost(server(), Request(1000, 300))
+    part = {3: "A third"}[round(cost.prefill.flops / cost.decode.flops)]
+    return f"{part} of the prefill's FLOPs, and {cost.decode.seconds / cost.prefill.seconds:.0f} times its time"
+
+
 def flops_ratio():
     cost = request_cost(server(), Request(1000, 300))
     return f"about {cost.prefill.flops / cost.decode.flops:.0f} times the FLOPs"
@@ -31,5 +37,6 @@ HELD = {
     "4 times smaller: 32 query heads share 8 KV heads": grouping,
     "2 bytes, and serves 4 query heads with 2 FLOP each: 4 FLOP/byte": served,
     "about 3 times the FLOPs": flops_ratio,
+    "A third of the prefill's FLOPs, and 92 times its time": time_ratio,
     "0.083 s": lambda: f"{PUBLISHED_SECONDS:.3f} s",
 }

@@ -1,10 +1,12 @@
 """The numbers that notebook 02 says in its prose, each made by the library."""
 
 from lessonlib.face.exercises.book.common import CHAT, REASONING, server
+from lessonlib.facts.catalogue import load_accelerator, load_model
 from lessonlib.facts.tables import load_table
 from lessonlib.facts.workloads import load_workload
 from lessonlib.measured import typical_efficiency
-from lessonlib.policy.full_server import steady_state
+from lessonlib.policy.estimates import chi, omega
+from lessonlib.policy.full_server import memory_batch, steady_state
 from lessonlib.request.request import Request
 from lessonlib.time.deployment import Deployment
 
@@ -55,7 +57,23 @@ def hundred_to_one(edge):
     return 100 * edge(row["requests_ratio_ge_100"] for row in rows)
 
 
+def caches_over_weights():
+    of_a_pass, ratio = server().sizes.dense_bytes, chi(server(), REASONING) / omega(server(), REASONING)
+    assert abs(server().memory_free / of_a_pass / ratio - 1) < 1e-3
+    return f"the memory left for caches over the weights of a pass, here {ratio:.1f}"
+
+
+def nearly_filled():
+    """A full reasoning server of Qwen3-32B on the GPU of the lesson."""
+    machine = Deployment(load_model("qwen3-32b"), load_accelerator("h100-sxm"))
+    reads, batch = 100 * steady_state(machine, REASONING).shares["linear"], memory_batch(machine, REASONING)
+    numbers = f"Its chi is {chi(machine, REASONING):.1f}, its omega {omega(machine, REASONING):.0f}"
+    return f"holds {batch} reasoning requests, and reads weights for {reads:.0f} % of the time. {numbers}"
+
+
 HELD = {
+    "the memory left for caches over the weights of a pass, here 4.1": caches_over_weights,
+    "holds 6 reasoning requests, and reads weights for 86 % of the time. Its chi is 7.8, its omega 44": nearly_filled,
     "Prefill under 5 % of the GPU clock means prefill to decode as 5 to 95": lambda: (
         f"Prefill under 5 % of the GPU clock means prefill to decode as 5 to {100 - 5}"
     ),

@@ -100,6 +100,9 @@ def middle_step():
 
 
 HELD = {
+    "60.9 GB, beside 16.1 GB of weights": lambda: (
+        f"{server().memory_free / 1e9:.1f} GB, beside {server().weight_bytes / 1e9:.1f} GB of weights"
+    ),
     "gpt-oss-20b, with 24 layers": lambda: f"gpt-oss-20b, with {gpt_oss().model.layers} layers",
     "In one layer a token takes 2,048 bytes": bytes_in_a_layer,
     "Half of them slide, with a window of 128 tokens": window,

@@ -37,7 +37,30 @@ def first_arrivals() -> str:
     return f"{'Most' if middle < 0.1 else 'Few'} of the first 2,000 still find free memory"
 
 
+def spread(count, link=None, cache="bf16"):
+    """Tokens a second of each of `count` H800s in the expert layout, memory full."""
+    precision = Precision("fp8", cache=cache)
+    machine = Deployment(load_model("deepseek-r1"), load_accelerator("h800-sxm"), precision, count, "expert", link=link)
+    batch = machine.largest_batch(MEAN_CACHE)
+    return batch / pass_cost(machine, 1, MEAN_CACHE - 1, batch).seconds / count
+
+
+def sixteen():
+    reached = spread(16, 50e9, "fp8")
+    assert spread(16, 50e9) < A_NODE / 8 < min(reached, spread(16))
+    return f"except with an fp8 cache ({reached:,.0f}) or in one domain"
+
+
+def slowest_link():
+    """The slowest whole GB/s at which some number of nodes reaches the published rate, caches in bf16."""
+    counts = range(16, 321, 16)
+    (link,) = [n for n in range(25, 50) if max(spread(c, n * 1e9) for c in counts) >= A_NODE / 8][:1]
+    return f"No count reaches it under about {link} GB/s"
+
+
 HELD = {
+    "except with an fp8 cache (2,110) or in one domain": sixteen,
+    "No count reaches it under about 34 GB/s": slowest_link,
     "Most of the first 2,000 still find free memory": first_arrivals,
     "Past 388 tokens": lambda: f"Past {even_span(server()):.0f} tokens",
     "at 161 of 228": lambda: f"at {roof_batch(server(), PRODUCTION):.0f} of {memory_batch(server(), PRODUCTION)}",

@@ -2,11 +2,12 @@
 
 from dataclasses import replace
 
-from lessonlib import Efficiency, load_workload, steady_state
+from lessonlib import Deployment, Efficiency, Request, load_accelerator, load_model, load_workload, steady_state
 from lessonlib.face.exercises.book.common import REASONING, server
 from lessonlib.face.exercises.book.notebook_05 import full
 from lessonlib.measured import typical_efficiency
 from lessonlib.policy.estimates import ridge_tokens
+from lessonlib.policy.levers import prefix_reload
 from lessonlib.policy.sensitivity import break_even_output
 
 TYPICAL = typical_efficiency("h100-sxm")
@@ -14,7 +15,15 @@ LOSSES = Efficiency(mfu=0.6, mbu=0.8)  # of two columns of a table
 KNIFE = 40  # a batch of chat, of a table
 CARD = 50e9  # byte/s of a network card, an example
 
+
+def even_rate(name: str) -> float:
+    """byte/s at which fetching the cache of 1,000 tokens takes as long as computing it."""
+    machine = Deployment(load_model(name), load_accelerator("h100-sxm"))
+    return prefix_reload(machine, Request(1_100, 100, cached=1_000), 7e9).even_rate
+
+
 HELD = {
+    "(Llama-2-7B) it is 49 GB/s": lambda: f"(Llama-2-7B) it is {even_rate('llama-2-7b') / 1e9:.0f} GB/s",
     "under the ridge of 295": lambda: f"under the ridge of {ridge_tokens(server()):.0f}",
     "reach 0.6 of the peak and 0.8 of the bandwidth": lambda: (
         f"reach {LOSSES.mfu} of the peak and {LOSSES.mbu} of the bandwidth"

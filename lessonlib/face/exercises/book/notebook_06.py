@@ -228,7 +228,7 @@ def speculation_experts(answer: Number) -> str:
 @predict("times")
 def mtp_alone(answer: Number) -> str:
     """A reasoning request runs alone on DeepSeek-R1, in nvfp4 on eight B200s, at the floor. A round of three MTP drafts
-    yields 2.44 tokens, as published. How many times as fast is it as without drafts?
+    yields 2.44 tokens, as published of another server. How many times as fast is it as without drafts?
 
     - The head is a layer with experts, and it runs three times a round.
     - The model verifies four tokens in a pass. Each chooses experts of its own.
