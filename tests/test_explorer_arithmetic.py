@@ -22,7 +22,7 @@ from lessonlib.work.sizes import sizes_of
 
 EXACT = 1e-12
 KINDS = ("mla", "window", "chunk", "sparse", "state", "experts", "tensor", "expert")
-FEW, MANY = 2_000, 20_000
+FEW, MANY = 600, 20_000
 
 
 def compared(many: int) -> Counter:
@@ -41,7 +41,7 @@ def compared(many: int) -> Counter:
 
 def test_every_number_and_every_refusal_is_the_librarys():
     counted = compared(FEW)
-    assert counted["refused"] >= 0.3 * FEW and all(counted[kind] >= 50 for kind in KINDS), counted
+    assert counted["refused"] >= 0.3 * FEW and all(counted[kind] >= 15 for kind in KINDS), counted
 
 
 @pytest.mark.slow

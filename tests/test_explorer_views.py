@@ -239,6 +239,7 @@ def test_a_step_reads_what_a_pass_reads():
     assert dict(numbers)["read in a step at 9,000 tokens"] == format_bytes(read, 3)
 
 
+@pytest.mark.slow
 def test_every_model_and_accelerator_gives_a_picture_or_a_sentence():
     """Own models among them, with laws and states that the catalogue has not; no picture has a number that is none."""
     data = explorer_data(own_models(), own_accelerators())

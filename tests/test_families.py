@@ -315,6 +315,7 @@ def test_no_key_of_a_default_config_can_be_lost_without_a_word():
     print(f"{lost} configs with one key less are the same model")
 
 
+@pytest.mark.slow
 def test_a_lost_key_is_the_same_model_an_error_or_the_class_default():
     defaults, wrong, tried = class_defaults(), [], 0
     for config, model in readable():
