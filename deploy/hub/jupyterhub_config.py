@@ -17,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from jupyterhub.spawner import LocalProcessSpawner
+from jupyterhub.utils import random_port
 
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = Path(sys.prefix)
@@ -156,8 +157,20 @@ async def make_ready(spawner: LocalProcessSpawner) -> None:
         raise RuntimeError(f"{error.cmd[0]} failed for {spawner.user.name}: {error.stderr.strip()}") from error
 
 
+ports: dict[str, int] = {}  # of each learner's server, as it was started last
+
+
 class LearnerSpawner(LocalProcessSpawner):
     """A server as a process of the learner's own Unix user, with limits that its kernels inherit."""
+
+    async def start(self):
+        """On a port that no other learner has: of many that start at once, two would else find the same one free."""
+        others = {port for name, port in ports.items() if name != self.user.name}
+        self.port = random_port()
+        while self.port in others:
+            self.port = random_port()
+        ports[self.user.name] = self.port
+        return await super().start()
 
     def make_preexec_fn(self, name: str):
         become = super().make_preexec_fn(unix_name(name))

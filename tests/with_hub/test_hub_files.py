@@ -29,11 +29,15 @@ def own():
         yield {"HUB_STATE": f"{folder}/state", "HUB_HOMES": f"{folder}/h"}
 
 
-def config(**variables):
+READ = """
+import sys; from traitlets.config import PyFileConfigLoader as L
+c = L(sys.argv[1]).load_config()
+print(repr({name: {key: str(value) for key, value in part.items()} for name, part in c.items()}))
+"""
+
+
+def config(code=READ, **variables):
     """The configuration as JupyterHub reads it, in a process and in folders of its own, for it makes some."""
-    code = "import sys; from traitlets.config import PyFileConfigLoader as L\n"
-    code += "c = L(sys.argv[1]).load_config()\n"
-    code += "print(repr({name: {key: str(value) for key, value in part.items()} for name, part in c.items()}))"
     command = [sys.executable, "-c", code, str(DEPLOY / "jupyterhub_config.py")]
     environment = {"PATH": "/usr/bin:/bin", "HUB_PASSWORD": "words of a room", **variables}
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -134,6 +138,36 @@ def test_each_setting_is_one_that_its_class_has(own):
     assert {"username_template", "isolate_tmp"} <= set(found["SystemdSpawner"])
 
 
+PORTS = """
+import asyncio, itertools, sys
+from types import SimpleNamespace
+from jupyterhub import spawner, utils
+from traitlets.config import PyFileConfigLoader
+
+free = (8000 + number // 2 for number in itertools.count())  # each is found free twice, as in a race
+utils.random_port = lambda: next(free)
+
+async def start(self):
+    return self.port
+
+spawner.LocalProcessSpawner.start = start
+kind = PyFileConfigLoader(sys.argv[1]).load_config().JupyterHub.spawner_class
+
+async def room():
+    learners = [kind(user=SimpleNamespace(name=f"l{number}", url="", escaped_name="")) for number in range(30)]
+    return await asyncio.gather(*(learner.start() for learner in learners * 2))
+
+print(asyncio.run(room()))
+"""
+
+
+def test_no_two_servers_are_given_one_port(own):
+    run = config(code=PORTS, **own)
+    assert run.returncode == 0, run.stderr
+    ports = eval(run.stdout)
+    assert len(ports) == 60 and len(set(ports[30:])) == 30
+
+
 @pytest.mark.parametrize(
     ("variables", "says"),
     [
@@ -182,7 +216,7 @@ WRONG = {
     "HUB_IDLE": ["1h", "0"],
     "HUB_LOGIN": ["dummy", ""],
     "HUB_SPAWNER": ["docker"],
-    "HUB_PREFIX": ["", "Bad/", "a" * 13],
+    "HUB_PREFIX": ["", "Bad/"],
     "HUB_STATE": ["state"],
     "HUB_HOMES": ["homes"],
     "HUB_TLS_KEY": ["/key.pem"],
