@@ -9,12 +9,12 @@ import pytest
 import counts
 
 ROOT = Path(__file__).parent.parent
-PAGES = (
-    "README.md CONTRIBUTING.md CHANGELOG.md docs/browser.md docs/glossary.md docs/hub.md docs/instructors.md "
-    "docs/own_layout.md docs/sources.md data/README.md data/timings/README.md tests/data/README.md"
-).split()
+PAGES = [
+    *"README.md CONTRIBUTING.md CHANGELOG.md data/README.md data/timings/README.md tests/data/README.md".split(),
+    *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")),
+]
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
-FOLDERS = ("lessonlib/", "tests/", "tools/", "data/", "docs/", "notebooks/", ".github/", ".ci/")
+FOLDERS = ("lessonlib/", "tests/", "tools/", "data/", "docs/", "notebooks/", "deploy/", ".github/", ".ci/")
 PLACEHOLDER = re.compile(r"NAME|NN|[*]")
 
 

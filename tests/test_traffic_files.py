@@ -360,7 +360,7 @@ lines"
  ""total_tokens"": 120}";x
 2;"{""prompt_tokens"": 200, ""completion_tokens"": 30, ""total_tokens"": 230}";
 
-3;{cut short};z
+3;;z
 """
 
 
@@ -368,11 +368,15 @@ def test_objects_in_the_cells_of_a_table_are_unpacked_and_rows_keep_their_lines(
     traffic = read_traffic(USAGE.encode())
     assert [list(traffic.request.prompt), list(traffic.request.output)] == [[100, 200], [20, 30]]
     assert "1 of 3 rows, without token counts" in str(traffic)
-    wrong = USAGE[: USAGE.index("3;")] + '3;"{""prompt_tokens"": 1, ""completion_tokens"": ""x""}";'
+    wrong = USAGE[: USAGE.index("3;;")] + '3;"{""prompt_tokens"": 1, ""completion_tokens"": ""x""}";'
     for text, says in {
+        USAGE.replace("3;;", "3;{cut;"): r"line 7: 'usage' is '{cut'; expected a whole JSON object, or nothing",
         wrong: r"Line 7 \(row 3\), column 'usage.completion_tokens': 'x' is not a number",
         'id,usage\n1,"{""a"": 1}"\n': r"line 2: no column is known .*; choose one of 'id', 'usage.a' with",
         'id,usage\n1,"{""prompt_tokens"": 1, ""completion_tokens"": 3}"\n1,2,3\n': "line 3 has 3 fields, the line of",
+        'id,usage\n1,"{""prompt_tokens"": 1, ""completion_tokens"": 3}"\n1,"2\n",3\n': "line 3 has 3 fields",
+        lines({"a": {"usage": GOOD}}, {"a": '{"usage'}): r"line 2: 'a' is '{\"usage'; expected a whole",
+        'id,note\n1,"a {"\n': "line 1: no column is known",
         'id,usage,usage\n1,"{""prompt_tokens"": 1, ""completion_tokens"": 3}",2\n': "line 1: no column is known",
     }.items():
         with pytest.raises(InvalidInputError, match=says):

@@ -467,7 +467,7 @@ def test_the_columns_of_a_csv_with_json_in_a_cell_are_listed():
 
 def test_a_csv_with_json_in_a_cell_is_read_as_strictly_as_json_lines():
     cells = '"{""prompt_tokens"": %s, ""completion_tokens"": 4}"'
-    failed = read_traffic(f"id,usage\n1,\n2,\n3,{cells % 3}\n")  # the first requests may have failed
+    failed = read_traffic(f"id,usage\n\n1,\n2,\n3,{cells % 3}\n")  # the first requests may have failed
     assert failed.prompt.tolist() == [3] and sum(failed.left_out.values()) == 2
     twice = cells % '5, ""prompt_tokens"": 3'
     for rows, line in ((twice, 2), (f"{cells % 3}\n2,{twice}", 3), (f"{cells % 3}\n\n2,{twice}", 4)):

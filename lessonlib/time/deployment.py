@@ -30,7 +30,7 @@ class Efficiency(Checked):
     `mfu`, `mbu`: fractions of peak FLOP/s and of bandwidth. `overhead`: seconds added to every forward pass. `overlap`:
     compute and memory traffic of a kernel overlap fully, so the longer counts; False adds them up, for predictions.
     `all_reduce_latency`: seconds added to every all-reduce of tensor parallelism; 10 microseconds are assumed.
-    `all_to_all_latency`: seconds added to every all-to-all of expert parallelism; 5 are assumed, for it has no ring.
+    `all_to_all_latency`: seconds added to every all-to-all of expert parallelism; 5 microseconds, for it has no ring.
     """
 
     mfu: float = 1.0

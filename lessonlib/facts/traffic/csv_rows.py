@@ -10,7 +10,7 @@ from typing import Any
 
 from lessonlib.base.errors import InvalidInputError, shown
 from lessonlib.facts.traffic.columns import Columns, ColumnsError, find_columns
-from lessonlib.facts.traffic.json_values import FEW, NameTwiceError, once
+from lessonlib.facts.traffic.json_values import FEW, NameTwiceError, Values, once
 from lessonlib.facts.traffic.numbers import Block, WrongRowsError
 
 DELIMITERS = ",;\t|"
@@ -114,41 +114,37 @@ class CsvRows:
                 if wrong:
                     raise WrongRowsError(wrong, block.lines)
 
+    def named(self) -> Values:
+        """The rows by their names, each with its line: the cells that hold something, JSON objects as such."""
+        for (cells,), line in self._lines(1):
+            if any(cells):
+                where = f"{self.owner}, line {line:,}"
+                if len(cells) != len(self.titles):
+                    wrong = f"{len(cells):,} fields, the line of column names {len(self.titles):,}"
+                    raise InvalidInputError(f"{where} has {wrong}.")
+                try:
+                    row = {title: _object(cell) for title, cell in zip(self.titles, cells, strict=True) if cell}
+                except NameTwiceError as error:
+                    raise InvalidInputError(f"{where}: it cannot be read: {error}.") from error
+                yield row, line
+
     @property
     def nothing(self) -> str:
         return f"{self.owner} holds column names and no row; expected a line a request after line {self.line}."
 
 
-def objects_in(table: CsvRows) -> Iterator[str] | None:
-    """The rows as JSON lines, each cell that holds an object unpacked; None where the first rows hold none."""
-    lines, first = _unpacked(table), []
+def objects_in(table: CsvRows) -> Values | None:
+    """The rows by their names, each with its line and with its cells' objects; None where the first rows hold none."""
+    rows, first = table.named(), []
     try:
-        for line in islice(lines, FEW):  # the first requests may have failed, and hold nothing
-            first.append(line)
-            if "{" in line[1:]:
-                break
+        for row, line in islice(rows, FEW):  # the first requests may have failed, and hold nothing
+            first.append((row, line))
+            if any(isinstance(cell, dict) for cell in row.values()):
+                return None if len(set(table.titles)) < len(table.titles) else chain(first, rows)
     except InvalidInputError as error:
         if isinstance(error.__cause__, NameTwiceError):
             raise
-        return None  # the names in the first line are wrong, and that is said
-    if not first or first[0].isspace() or "{" not in first[-1][1:] or len(set(table.titles)) < len(table.titles):
-        return None
-    return chain(first, lines)
-
-
-def _unpacked(table: CsvRows) -> Iterator[str]:
-    for rows, _ in table._lines(1):
-        for cells in rows:
-            if any(cells) and len(cells) != len(table.titles):
-                wrong = f" has {len(cells):,} fields, the line of column names {len(table.titles):,}."
-                raise InvalidInputError(f"{table.owner}, line {table.reader.line_num + table.before:,}{wrong}")
-            try:
-                row = {title: _object(cell) for title, cell in zip(table.titles, cells, strict=False) if cell}
-            except NameTwiceError as error:
-                line = table.reader.line_num + table.before - _height(cells) + 1
-                raise InvalidInputError(f"{table.owner}, line {line:,}: it cannot be read: {error}.") from error
-            yield f"{json.dumps(row)}\n" if row else "\n"
-            yield from ["\n"] * (_height(cells) - 1)  # its other lines, so that the next row has its number
+    return None  # the names in the first line are wrong, and that is said
 
 
 def _object(cell: str) -> Any:

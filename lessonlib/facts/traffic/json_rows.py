@@ -5,7 +5,7 @@ A column is the dotted path to a number.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
-from typing import Any, TextIO
+from typing import Any
 
 from lessonlib.base.errors import InvalidInputError, shown
 from lessonlib.facts.traffic.columns import FAILED, Columns, ColumnsError, find_columns, part_names, plain
@@ -23,12 +23,10 @@ Path = tuple[str, ...]
 class JsonRows:
     """Requests of a JSON document or of JSON lines. `titles`: dotted names; `columns`, found in them; `where`."""
 
-    def __init__(self, owner: str, first: str, text: TextIO, number: int, chosen: Mapping[str, str | None]) -> None:
-        self.owner, self.where, self.chosen = owner, owner, chosen
-        self.nothing = f"{owner} holds no request; expected a JSON object a request."
+    def __init__(self, source: JsonValues, values: Values, chosen: Mapping[str, str | None]) -> None:
+        self.source, self.owner, self.where, self.chosen = source, source.owner, source.owner, chosen
+        self.nothing = f"{self.owner} holds no request; expected a JSON object a request."
         self.left_out: dict[str, int] = {}
-        self.source = JsonValues(owner)
-        values = self.source.values(first, text, number)
         seen = list(islice(values, LOOKED_AT))
         if not seen:
             raise InvalidInputError(self.nothing)
@@ -129,6 +127,7 @@ class JsonRows:
                     block.found |= missing
                 for place, found in block.found.items():
                     found += _cells(cells, self.paths[place])
+                _refuse_cut(self.source, cells, [self.paths[place] for place in self.columns.places.values()], batch)
                 lines += [line for _, line in batch]
                 if not isinstance(needed, set):
                     break
@@ -204,6 +203,18 @@ def _cells(found: dict[Path, list[Any]], path: Path) -> list[Any]:
         except AttributeError:
             found[path] = [one.get(key) if isinstance(one, dict) else None for one in objects]
     return found[path]
+
+
+def _refuse_cut(
+    source: JsonValues, cells: dict[Path, list[Any]], paths: Iterable[Path], rows: Iterable[tuple[Any, int]]
+) -> None:
+    """Refuse a text that begins like an object where other rows have the object on the way to a count."""
+    for way in {path[:depth]: None for path in paths for depth in range(1, len(path))}:
+        if str in set(map(type, found := _cells(cells, way))):
+            for text, (_, line) in zip(found, rows, strict=True):
+                if isinstance(text, str) and text.lstrip()[:1] == "{":
+                    where = shown(".".join(way))
+                    source.refuse(line, f"{where} is {shown(text)}; expected a whole JSON object, or nothing")
 
 
 def _lists(value: Any, path: Path) -> Iterator[tuple[Path, list[Any]]]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import Any, TextIO, cast
+from typing import Any, TextIO
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from lessonlib.base.text import one_line
 from lessonlib.facts.traffic.columns import Columns, plain
 from lessonlib.facts.traffic.csv_rows import CsvRows, objects_in
 from lessonlib.facts.traffic.json_rows import JsonRows
+from lessonlib.facts.traffic.json_values import JsonValues
 from lessonlib.facts.traffic.meaning import Log, Meant, meant
 from lessonlib.facts.traffic.numbers import MISSING, Block, Problems, WrongRowsError, counts
 
@@ -99,7 +100,8 @@ def open_rows(owner: str, text: TextIO, chosen: Mapping[str, str | None]) -> Jso
         blank += first[-1:] in "\r\n"
     opens = first.lstrip()[:1]
     if opens and opens in "{[":
-        return JsonRows(owner, first, text, blank + 1, chosen)
+        source = JsonValues(owner)
+        return JsonRows(source, source.values(first, text, blank + 1), chosen)
     if len(first) == MOST_LINE:
         raise InvalidInputError(
             f"{owner}, line {blank + 1}: it has over {MOST_LINE:,} characters and is not JSON; is a line break missing?"
@@ -110,8 +112,7 @@ def open_rows(owner: str, text: TextIO, chosen: Mapping[str, str | None]) -> Jso
     objects = objects_in(table)
     if objects is None:
         raise InvalidInputError(table.problem)
-    lines = cast(TextIO, objects)  # each is a whole object, so they are never read by pieces
-    return JsonRows(owner, next(objects), lines, table.line + 1, chosen)
+    return JsonRows(JsonValues(owner), objects, chosen)
 
 
 def _half_empty(prompt: Any, output: Any, columns: Columns, titles: Sequence[str]) -> dict[int, str]:
