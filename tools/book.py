@@ -14,9 +14,9 @@ import shutil
 import sys
 import zipfile
 from collections.abc import Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+
+from sites import Files, serve, size_of
 
 ROOT = Path(__file__).resolve().parent.parent
 BOOK, BUILD = ROOT / "book", ROOT / "build"
@@ -194,7 +194,7 @@ def archive() -> Path:
     return packed
 
 
-class Pages(SimpleHTTPRequestHandler):
+class Pages(Files):
     """The folder build/: the book, and beside it the live notebooks where they were made."""
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
@@ -204,18 +204,6 @@ class Pages(SimpleHTTPRequestHandler):
                 "They are a site of their own, build/lite, made by `make lite`.",
             )
         super().send_error(code, message, explain)
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-
-def server(port: int) -> ThreadingHTTPServer:
-    """A server of build/ on localhost; at another port where that one is taken."""
-    handler = partial(Pages, directory=str(BUILD))
-    try:
-        return ThreadingHTTPServer(("127.0.0.1", port), handler)
-    except (OSError, OverflowError):  # taken, or no port at all
-        return ThreadingHTTPServer(("127.0.0.1", 0), handler)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -228,19 +216,13 @@ def main(arguments: list[str] | None = None) -> int:
     except BookError as error:
         print(error, file=sys.stderr)
         return 1
-    size = sum(path.stat().st_size for path in SITE.rglob("*") if path.is_file())
     count = len(list(SITE.rglob("*.html")))
-    print(f"build/book/index.html: {count} pages, {size / 1e6:.1f} MB, {len(warnings)} warnings")
+    print(f"build/book/index.html: {count} pages, {size_of(SITE) / 1e6:.1f} MB, {len(warnings)} warnings")
     if chosen.what == "archive":
         packed = archive()
         print(f"build/{packed.name}: {packed.stat().st_size / 1e6:.1f} MB. Unpack it and open book/index.html.")
     if chosen.what == "serve":
-        with server(chosen.port) as running:
-            print(f"http://127.0.0.1:{running.server_address[1]}/book/   (Ctrl+C ends it)", flush=True)
-            try:
-                running.serve_forever()
-            except KeyboardInterrupt:
-                print()
+        serve(BUILD, chosen.port, "book/", Pages)
     return 0
 
 

@@ -6,9 +6,6 @@ Run by: make test-book. BOOK_SHOTS=FOLDER keeps screenshots there.
 import os
 import sys
 import tempfile
-import threading
-from functools import partial
-from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -18,6 +15,7 @@ sys.path[:0] = [str(Path(__file__).parent.parent / "browser"), str(Path(__file__
 from lab import NoChromiumError, chromium, opened_browser  # noqa: E402
 
 import book  # noqa: E402
+import sites  # noqa: E402
 
 BELOW = "a/course/of/its/own"  # the book may lie anywhere on a server
 
@@ -48,10 +46,8 @@ def served(site, tmp_path_factory):
     root = tmp_path_factory.mktemp("server")
     (root / BELOW).parent.mkdir(parents=True)
     (root / BELOW).symlink_to(site, target_is_directory=True)
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(book.Pages, directory=str(root))) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_address[1]}/{BELOW}"
-        server.shutdown()
+    with sites.served(root) as address:
+        yield f"{address}/{BELOW}"
 
 
 @pytest.fixture(params=["served", "folder"])

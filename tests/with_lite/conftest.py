@@ -6,7 +6,6 @@ NB=02,07 runs these notebooks, else all. LITE_SHOTS=FOLDER keeps screenshots the
 import os
 import sys
 import tempfile
-import threading
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ sys.path[:0] = [str(Path(__file__).parent.parent / "browser"), str(Path(__file__
 from lab import NOTEBOOKS, NoChromiumError, chromium, opened_browser  # noqa: E402
 
 import lite  # noqa: E402
+import sites  # noqa: E402
 
 
 def pytest_configure(config):
@@ -49,10 +49,8 @@ def notebooks():
 @pytest.fixture(scope="session")
 def address():
     """Where the site is served: build/lite, as `make lite` built it."""
-    with lite.served() as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
+    with sites.served(lite.SITE) as address:
+        yield address
 
 
 @pytest.fixture(scope="session")
