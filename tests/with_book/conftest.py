@@ -1,31 +1,21 @@
 """The book, made once, and a browser that reads it: from a server below a path of its own, and from its folder.
 
-Run by: make test-book. BOOK_SHOTS=FOLDER keeps screenshots there.
+Run by: make test-book.
 """
 
-import os
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
 
 sys.path[:0] = [str(Path(__file__).parent.parent / "browser"), str(Path(__file__).parent.parent)]
 
-from lab import NoChromiumError, chromium, opened_browser  # noqa: E402
-
 import book  # noqa: E402
 import sites  # noqa: E402
 
+pytest_plugins = ["with_chromium"]
+
 BELOW = "a/course/of/its/own"  # the book may lie anywhere on a server
-
-
-def pytest_configure(config):
-    try:
-        found = chromium()
-    except NoChromiumError as error:
-        pytest.exit(str(error), returncode=3)
-    print(f"Chromium: {found}")
 
 
 @pytest.fixture(scope="session")
@@ -56,12 +46,6 @@ def address(request, site):
     return request.getfixturevalue("served") if request.param == "served" else site.as_uri()
 
 
-@pytest.fixture(scope="session")
-def browser():
-    with opened_browser() as browser:
-        yield browser
-
-
 @pytest.fixture
 def page(browser):
     """A page of a browser that remembers nothing; `said` and `asked`: what its console said, what it loaded."""
@@ -73,11 +57,3 @@ def page(browser):
     context.on("request", lambda request: page.asked.append(request.url))
     yield page
     context.close()
-
-
-@pytest.fixture(scope="session")
-def shots():
-    folder = Path(os.environ.get("BOOK_SHOTS") or tempfile.mkdtemp(prefix="lessonlib-book-"))
-    folder.mkdir(parents=True, exist_ok=True)
-    print(f"Screenshots: {folder}")
-    return folder
