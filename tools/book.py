@@ -23,8 +23,8 @@ BOOK, BUILD = ROOT / "book", ROOT / "build"
 PREPARED, SITE, WARNINGS = BUILD / "book-pages", BUILD / "book", BUILD / "book-warnings.txt"
 sys.path[:0] = [str(ROOT), str(BOOK)]
 
-SOURCES = "docs/sources.md"
-FIRST = ("docs/glossary.md", "docs/instructors.md", SOURCES)  # these stand in the book's head, all others under "more"
+# These stand in the book's head, all others under "more".
+FIRST = ("docs/glossary.md", "docs/instructors.md", "docs/sources.md")
 LINK = re.compile(r"\[([^\]]+)\]\(([^()\s:]+)\)")
 CHAPTER_ROW = re.compile(r"^\| \[(\d\d) (.+?)\]\(notebooks/(\w+)\.ipynb\) \| (\d+) \| (\d+) \| (.+?) \|$", re.MULTILINE)
 
@@ -44,19 +44,19 @@ class BookError(Exception):
 
 def relinked(text: str, page: str) -> str:
     """The Markdown of a page with links that lead somewhere in the book: of a file that it has not, the words alone."""
+    there, folder = in_the_book(), os.path.dirname(page)
+    instead = {"README.md": "index.md", "data": "data/README.md"}
 
     def link(found: re.Match[str]) -> str:
         words, target = found.groups()
         path = target.partition("#")[0]
         if not path:
             return found[0]
-        name = os.path.normpath(os.path.join(os.path.dirname(page), path)).replace(os.sep, "/")
-        if name in in_the_book():
+        name = os.path.normpath(os.path.join(folder, path)).replace(os.sep, "/")
+        if name in there:
             return found[0]
-        if name == "README.md":
-            return f"[{words}]({os.path.relpath('index.md', os.path.dirname(page)).replace(os.sep, '/')})"
-        if name == "data":
-            return f"[{words}]({os.path.relpath('data/README.md', os.path.dirname(page)).replace(os.sep, '/')})"
+        if name in instead:
+            return f"[{words}]({os.path.relpath(instead[name], folder).replace(os.sep, '/')})"
         return words
 
     return LINK.sub(link, text)
@@ -66,13 +66,12 @@ def in_the_book() -> set[str]:
     """The files of the repository that are pages of the book, and the tables that its pages hand out."""
     notebooks = {f"notebooks/{path.name}" for path in notebook_paths()}
     tables = {f"data/{path.name}" for path in (ROOT / "data").glob("*.csv")}
-    return {*page_names(), SOURCES, *notebooks, *tables}
+    return {*page_names(), *notebooks, *tables}
 
 
 def page_names() -> list[str]:
     """The pages that the book takes as they are, but for their links."""
-    docs = [f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md"))]
-    return [page for page in (*docs, "data/README.md") if page != SOURCES]
+    return [*(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md"))), "data/README.md"]
 
 
 def notebook_paths() -> list[Path]:
@@ -98,21 +97,6 @@ def chapter_table(folder: str) -> str:
         for _, title, name, read, done, about in chapter_rows()
     ]
     return '<ol class="lesson-chapters" start="0">\n' + "\n".join(lines) + "\n</ol>"
-
-
-def sources_page() -> str:
-    """The page of sources: docs/sources.md, or the table of data/references.csv where that is not written."""
-    if (ROOT / SOURCES).exists():
-        return relinked((ROOT / SOURCES).read_text("utf-8"), SOURCES)
-    from lessonlib.base.text import plain_markdown
-    from lessonlib.facts import load_table
-
-    rows = [
-        f"- {plain_markdown(row['authors'])} ({row['year']}): [{plain_markdown(row['title'])}]({row['url']}). "
-        f"{plain_markdown(row['venue'])}. Read {row['checked']}."
-        for row in load_table("references")
-    ]
-    return "# Sources\n\nWhat the notebooks rest on, each with the date on which it was read.\n\n" + "\n".join(rows)
 
 
 def pages() -> Iterator[tuple[str, str | bytes]]:
@@ -147,7 +131,6 @@ def pages() -> Iterator[tuple[str, str | bytes]]:
     for page in page_names():
         text = relinked((ROOT / page).read_text("utf-8"), page)
         yield page, with_anchors(text) if page == "docs/glossary.md" else text
-    yield SOURCES, sources_page()
     yield from ((f"data/{path.name}", path.read_bytes()) for path in (ROOT / "data").glob("*.csv"))
     yield from ((f"api/{name}.rst", text) for name, text in reference().items())
     yield "_static/formulas.woff", font()
