@@ -1,6 +1,6 @@
 """The book, made once, and a browser that reads it: from a server below a path of its own, and from its folder.
 
-Run by: make test-book.
+Run by: make test-book. BROWSER_SHOTS=FOLDER keeps screenshots there.
 """
 
 import sys
