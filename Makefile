@@ -62,18 +62,6 @@ oracle: export PYTHONHASHSEED = 6
 oracle: .venv-torch/made ## make the rows of tests/data again and compare (ARGS="--class LlamaForCausalLM" for a new one)
 	$(TORCH_RUN) tools/config_oracle.py $(ARGS)
 
-.venv-torch/made: $(TORCH_NEEDS)
-	@"$(TORCH_PYTHON)" -c "import ensurepip, venv" 2>/dev/null || { echo "make $(MAKECMDGOALS): $(TORCH_PYTHON) with its venv" \
-	  "module is not there: install Python 3.11, or name another that PyTorch has a build for (TORCH_PYTHON=python3.12)." >&2; \
-	  exit 1; }
-	@[ ! -e .venv-torch ] || [ -e .venv-torch/begun ] || [ -e .venv-torch/made ] || { echo "make $(MAKECMDGOALS): .venv-torch" \
-	  "was not made here, so it stays as it is: move it away or delete it, and run this again." >&2; exit 1; }
-	@echo "Making .venv-torch with $(TORCH_PYTHON)"
-	@rm -rf .venv-torch && mkdir .venv-torch && touch .venv-torch/begun && "$(TORCH_PYTHON)" -m venv .venv-torch
-	@$(TORCH_RUN) -m pip install --quiet --disable-pip-version-check -r $(TORCH_NEEDS) || { echo "make $(MAKECMDGOALS): PyTorch" \
-	  "could not be installed: pip's message above says why. Nothing else needs it: make test runs without." >&2; exit 1; }
-	@touch $@
-
 engine: .venv-engine/made ## make a real engine (llama.cpp) with files of random weights, 2.3 GB, for notebook 07 (ARGS=record)
 	$(ENGINE_RUN) tools/engine.py $(ARGS)
 
@@ -81,21 +69,10 @@ engine-clean: ## remove that engine and its files
 	rm -rf .venv-engine
 
 test-engine: ## test the timing of a real engine with a toy model, in .venv-engine (200 MB)
-	@rm -f .venv-engine/no-wheel
-	@$(MAKE) --no-print-directory --quiet .venv-engine/made || { test -e .venv-engine/no-wheel && echo "make test-engine: skipped:" \
-	  "no wheel of the engine is to be had for this Python and system (above)."; }
+	@exec 3>&1; said=$$($(MAKE) --no-print-directory --quiet .venv-engine/made 2>&1 >&3) || { echo "$$said" >&2; case "$$said" in \
+	  *"No matching distribution"*) echo "make test-engine: skipped: no wheel of the engine is to be had for this Python" \
+	  "and system (above)."; exit;; esac; exit 1; }
 	@test ! -e .venv-engine/made || $(ENGINE_RUN) -m pytest --confcutdir=tests/with_engine tests/with_engine
-
-.venv-engine/made: $(ENGINE_NEEDS)
-	@"$(PYTHON)" -c "import ensurepip, venv" 2>/dev/null || { echo "make: $(PYTHON) with its venv" \
-	  "module is not there: install Python 3.11 to 3.13, or name another (PYTHON=python3.12)." >&2; exit 1; }
-	@echo "Making .venv-engine with $(PYTHON): llama.cpp as a wheel, 200 MB"
-	@rm -rf .venv-engine/made .venv-engine/no-wheel && "$(PYTHON)" -m venv --clear .venv-engine
-	@$(ENGINE_RUN) -m pip install --quiet --disable-pip-version-check --only-binary :all: -r $(ENGINE_NEEDS) \
-	  2>.venv-engine/said || { cat .venv-engine/said >&2; ! grep -q "No matching distribution" .venv-engine/said || \
-	  touch .venv-engine/no-wheel; echo "make: the engine could not be installed: pip's message above" \
-	  "says why. Nothing else needs it: make test runs without." >&2; exit 1; }
-	@touch $@
 
 hub: ## start a hub for a room of learners on this machine, as root, in .venv-hub (500 MB; docs/hub.md)
 	@"$(PYTHON)" tools/hub_env.py
@@ -133,15 +110,29 @@ test-lite: env .venv/browser.txt .venv-lite/made ## build that site, run its not
 	elif [ $$code != 0 ]; then exit $$code; \
 	else NB="$(NB)" $(RUN) -m pytest --confcutdir=tests/with_lite tests/with_lite $(ARGS); fi
 
+# Environments of their own. One that was not made here stays; Pyodide's files, once fetched, stay too.
+.venv-torch/made: $(TORCH_NEEDS)
+.venv-torch/made: FROM = $(TORCH_PYTHON)
+.venv-torch/made: OTHERS = Python 3.11, or name another that PyTorch has a build for (TORCH_PYTHON=python3.12)
+.venv-torch/made: HOLDS = PyTorch
+.venv-engine/made: $(ENGINE_NEEDS)
+.venv-engine/made: HOLDS = llama.cpp as a wheel, 200 MB
+.venv-engine/made: ONLY = --only-binary :all:
 .venv-lite/made: $(LITE_NEEDS)
-	@"$(PYTHON)" -c "import ensurepip, venv" 2>/dev/null || { echo "make: $(PYTHON) with its venv" \
-	  "module is not there: install Python 3.11 to 3.13, or name another (PYTHON=python3.12)." >&2; exit 1; }
-	@[ ! -e .venv-lite ] || [ -e .venv-lite/begun ] || [ -e .venv-lite/made ] || { echo "make: .venv-lite was not made here," \
-	  "so it stays as it is: move it away or delete it, and run this again." >&2; exit 1; }
-	@echo "Making .venv-lite with $(PYTHON): JupyterLite, 200 MB"
-	@mkdir -p .venv-lite && rm -f .venv-lite/made && touch .venv-lite/begun && "$(PYTHON)" -m venv .venv-lite
-	@$(LITE_RUN) -m pip install --quiet --disable-pip-version-check -r $(LITE_NEEDS) || { echo "make: JupyterLite could not be" \
-	  "installed: pip's message above says why. Nothing else needs it: make test runs without." >&2; exit 1; }
+.venv-lite/made: HOLDS = JupyterLite, 200 MB
+.venv-%/made: FROM = $(PYTHON)
+.venv-%/made: OTHERS = Python 3.11 to 3.13, or name another (PYTHON=python3.12)
+.venv-torch/made .venv-engine/made .venv-lite/made:
+	@"$(FROM)" -c "import ensurepip, venv" 2>/dev/null || { echo "make $(MAKECMDGOALS): $(FROM) with its venv module" \
+	  "is not there: install $(OTHERS)." >&2; exit 1; }
+	@[ ! -e $(@D) ] || [ -e $(@D)/begun ] || [ -e $@ ] || { echo "make $(MAKECMDGOALS): $(@D) was not made here, so it" \
+	  "stays as it is: move it away or delete it, and run this again." >&2; exit 1; }
+	@echo "Making $(@D) with $(FROM): $(HOLDS)"
+	@mkdir -p $(@D) && touch $(@D)/begun && find $(@D) -mindepth 1 -maxdepth 1 ! -name begun ! -name pyodide -exec rm -rf {} +
+	@"$(FROM)" -m venv $(@D)
+	@$(@D)/$(notdir $(BIN))/python -m pip install --quiet --disable-pip-version-check $(ONLY) -r $< || { \
+	  echo "make $(MAKECMDGOALS): $(@D) could not be made: pip's message above says why. Nothing else needs it: make test" \
+	  "runs without." >&2; exit 1; }
 	@touch $@
 
 # What makes the book, into the same environment. Gone with .venv, then made again.
@@ -197,10 +188,7 @@ bench: env ## measure the speed; the last line is one JSON object
 
 clean: ## remove all that running made, with the environments, unless another made these
 	@if grep -qs . .venv/lessonlib-setup.txt && ! grep -q "filled, not made" .venv/lessonlib-setup.txt; then rm -rf .venv; fi
-	@if [ -e .venv-torch/begun ] || [ -e .venv-torch/made ]; then rm -rf .venv-torch; fi
-	@if [ -e .venv-engine/begun ] || [ -e .venv-engine/made ]; then rm -rf .venv-engine; fi
-	@if [ -e .venv-lite/begun ] || [ -e .venv-lite/made ]; then rm -rf .venv-lite; fi
-	@if [ -e .venv-hub/begun ]; then rm -rf .venv-hub; fi
+	@for it in .venv-torch .venv-engine .venv-lite .venv-hub; do if [ -e $$it/begun ] || [ -e $$it/made ]; then rm -rf $$it; fi; done
 	@for it in .venv .venv-torch .venv-engine .venv-lite .venv-hub; do [ ! -e $$it ] || echo "$$it was not made here, so it stays as it is."; done
 	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
 	find . -name __pycache__ -prune -exec rm -rf {} + -o -name .ipynb_checkpoints -prune -exec rm -rf {} +

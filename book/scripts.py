@@ -11,6 +11,7 @@ from typing import Any
 
 import lessonlib
 from lessonlib.face.exercises.asking import all_exercises, exported
+from lessonlib.face.widgets.explorer_data import explorer_data
 
 WIDGETS = Path(lessonlib.__file__).parent / "face" / "widgets"
 MODULES = ("explorer.js", "ask.js")  # where both export a name, that of the later one stays
@@ -37,25 +38,15 @@ def in_a_function(source: str, name: str) -> str:
     return f"(() => {{\n{source}\nreturn {{ {', '.join(names)} }};\n}})()"
 
 
-def classic_script(folder: Path = WIDGETS) -> str:
+def classic_script() -> str:
     """explorer.js and ask.js as one script: it sets `window.lesson` to what they export."""
-    there = [folder / name for name in MODULES if (folder / name).exists()]
-    parts = [f"Object.assign(lesson, {in_a_function(path.read_text('utf-8'), path.name)});" for path in there]
+    parts = [f"Object.assign(lesson, {in_a_function((WIDGETS / name).read_text('utf-8'), name)});" for name in MODULES]
     return "\n".join(['(() => {\n"use strict";\nconst lesson = {};', *parts, "window.lesson = lesson;\n})();\n"])
 
 
 def lesson_data() -> dict[str, Any]:
     """What explorers and questions of the book need: the explorers' data, and every exercise worked out, by key."""
-    return {**explorer_part(), "exercises": {key: exported(key) for key in all_exercises()}}
-
-
-def explorer_part() -> dict[str, Any]:
-    """The data of the explorers; nothing where there is no explorer.js."""
-    if not (WIDGETS / "explorer.js").exists():
-        return {}
-    from lessonlib.face.widgets.explorer_data import explorer_data
-
-    return explorer_data()
+    return {**explorer_data(), "exercises": {key: exported(key) for key in all_exercises()}}
 
 
 def data_script() -> str:

@@ -3,14 +3,12 @@
 import hashlib
 import json
 import re
-import threading
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import nbformat
 import pytest
 
 import lite
+import sites
 
 PLAN = json.loads((lite.PLAN / "pyodide.json").read_text(encoding="utf-8"))
 PINS = dict(
@@ -20,20 +18,13 @@ CONTENT = b"a file of Pyodide"
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
 
 
-class Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, *_):
-        pass
-
-
 @pytest.fixture
 def distribution(tmp_path):
     """A folder served as Pyodide's distribution, and a plan that names it."""
     folder = tmp_path / "distribution"
     folder.mkdir()
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder))) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield folder, PLAN | {"distribution": f"http://127.0.0.1:{server.server_address[1]}/"}
-        server.shutdown()
+    with sites.served(folder) as address:
+        yield folder, PLAN | {"distribution": f"{address}/"}
 
 
 def source(plan, tmp_path, *folders):

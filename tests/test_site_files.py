@@ -8,6 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 import lite
+import sites
 
 PLAN = json.loads((lite.PLAN / "pyodide.json").read_text(encoding="utf-8"))
 NAME, SHA256 = next(iter(PLAN["core"].items()))
@@ -48,5 +49,5 @@ def test_a_file_that_is_damaged_is_never_kept(path, says, liar, tmp_path, monkey
 def test_a_port_that_is_taken_or_none_gives_another(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         for port in (taken.getsockname()[1], 99_999):
-            with lite.served(tmp_path, port) as server:
+            with sites.opened(tmp_path, port) as server:
                 assert server.server_address[1] not in (0, port)

@@ -14,17 +14,17 @@ import shutil
 import sys
 import zipfile
 from collections.abc import Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+
+from sites import Files, serve, size_of
 
 ROOT = Path(__file__).resolve().parent.parent
 BOOK, BUILD = ROOT / "book", ROOT / "build"
 PREPARED, SITE, WARNINGS = BUILD / "book-pages", BUILD / "book", BUILD / "book-warnings.txt"
 sys.path[:0] = [str(ROOT), str(BOOK)]
 
-SOURCES = "docs/sources.md"
-FIRST = ("docs/glossary.md", "docs/instructors.md", SOURCES)  # these stand in the book's head, all others under "more"
+# These stand in the book's head, all others under "more".
+FIRST = ("docs/glossary.md", "docs/instructors.md", "docs/sources.md")
 LINK = re.compile(r"\[([^\]]+)\]\(([^()\s:]+)\)")
 CHAPTER_ROW = re.compile(r"^\| \[(\d\d) (.+?)\]\(notebooks/(\w+)\.ipynb\) \| (\d+) \| (\d+) \| (.+?) \|$", re.MULTILINE)
 
@@ -44,19 +44,19 @@ class BookError(Exception):
 
 def relinked(text: str, page: str) -> str:
     """The Markdown of a page with links that lead somewhere in the book: of a file that it has not, the words alone."""
+    there, folder = in_the_book(), os.path.dirname(page)
+    instead = {"README.md": "index.md", "data": "data/README.md"}
 
     def link(found: re.Match[str]) -> str:
         words, target = found.groups()
         path = target.partition("#")[0]
         if not path:
             return found[0]
-        name = os.path.normpath(os.path.join(os.path.dirname(page), path)).replace(os.sep, "/")
-        if name in in_the_book():
+        name = os.path.normpath(os.path.join(folder, path)).replace(os.sep, "/")
+        if name in there:
             return found[0]
-        if name == "README.md":
-            return f"[{words}]({os.path.relpath('index.md', os.path.dirname(page)).replace(os.sep, '/')})"
-        if name == "data":
-            return f"[{words}]({os.path.relpath('data/README.md', os.path.dirname(page)).replace(os.sep, '/')})"
+        if name in instead:
+            return f"[{words}]({os.path.relpath(instead[name], folder).replace(os.sep, '/')})"
         return words
 
     return LINK.sub(link, text)
@@ -66,13 +66,12 @@ def in_the_book() -> set[str]:
     """The files of the repository that are pages of the book, and the tables that its pages hand out."""
     notebooks = {f"notebooks/{path.name}" for path in notebook_paths()}
     tables = {f"data/{path.name}" for path in (ROOT / "data").glob("*.csv")}
-    return {*page_names(), SOURCES, *notebooks, *tables}
+    return {*page_names(), *notebooks, *tables}
 
 
 def page_names() -> list[str]:
     """The pages that the book takes as they are, but for their links."""
-    docs = [f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md"))]
-    return [page for page in (*docs, "data/README.md") if page != SOURCES]
+    return [*(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md"))), "data/README.md"]
 
 
 def notebook_paths() -> list[Path]:
@@ -98,21 +97,6 @@ def chapter_table(folder: str) -> str:
         for _, title, name, read, done, about in chapter_rows()
     ]
     return '<ol class="lesson-chapters" start="0">\n' + "\n".join(lines) + "\n</ol>"
-
-
-def sources_page() -> str:
-    """The page of sources: docs/sources.md, or the table of data/references.csv where that is not written."""
-    if (ROOT / SOURCES).exists():
-        return relinked((ROOT / SOURCES).read_text("utf-8"), SOURCES)
-    from lessonlib.base.text import plain_markdown
-    from lessonlib.facts import load_table
-
-    rows = [
-        f"- {plain_markdown(row['authors'])} ({row['year']}): [{plain_markdown(row['title'])}]({row['url']}). "
-        f"{plain_markdown(row['venue'])}. Read {row['checked']}."
-        for row in load_table("references")
-    ]
-    return "# Sources\n\nWhat the notebooks rest on, each with the date on which it was read.\n\n" + "\n".join(rows)
 
 
 def pages() -> Iterator[tuple[str, str | bytes]]:
@@ -147,7 +131,6 @@ def pages() -> Iterator[tuple[str, str | bytes]]:
     for page in page_names():
         text = relinked((ROOT / page).read_text("utf-8"), page)
         yield page, with_anchors(text) if page == "docs/glossary.md" else text
-    yield SOURCES, sources_page()
     yield from ((f"data/{path.name}", path.read_bytes()) for path in (ROOT / "data").glob("*.csv"))
     yield from ((f"api/{name}.rst", text) for name, text in reference().items())
     yield "_static/formulas.woff", font()
@@ -194,7 +177,7 @@ def archive() -> Path:
     return packed
 
 
-class Pages(SimpleHTTPRequestHandler):
+class Pages(Files):
     """The folder build/: the book, and beside it the live notebooks where they were made."""
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
@@ -204,18 +187,6 @@ class Pages(SimpleHTTPRequestHandler):
                 "They are a site of their own, build/lite, made by `make lite`.",
             )
         super().send_error(code, message, explain)
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-
-def server(port: int) -> ThreadingHTTPServer:
-    """A server of build/ on localhost; at another port where that one is taken."""
-    handler = partial(Pages, directory=str(BUILD))
-    try:
-        return ThreadingHTTPServer(("127.0.0.1", port), handler)
-    except (OSError, OverflowError):  # taken, or no port at all
-        return ThreadingHTTPServer(("127.0.0.1", 0), handler)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -228,19 +199,13 @@ def main(arguments: list[str] | None = None) -> int:
     except BookError as error:
         print(error, file=sys.stderr)
         return 1
-    size = sum(path.stat().st_size for path in SITE.rglob("*") if path.is_file())
     count = len(list(SITE.rglob("*.html")))
-    print(f"build/book/index.html: {count} pages, {size / 1e6:.1f} MB, {len(warnings)} warnings")
+    print(f"build/book/index.html: {count} pages, {size_of(SITE) / 1e6:.1f} MB, {len(warnings)} warnings")
     if chosen.what == "archive":
         packed = archive()
         print(f"build/{packed.name}: {packed.stat().st_size / 1e6:.1f} MB. Unpack it and open book/index.html.")
     if chosen.what == "serve":
-        with server(chosen.port) as running:
-            print(f"http://127.0.0.1:{running.server_address[1]}/book/   (Ctrl+C ends it)", flush=True)
-            try:
-                running.serve_forever()
-            except KeyboardInterrupt:
-                print()
+        serve(BUILD, chosen.port, "book/", Pages)
     return 0
 
 

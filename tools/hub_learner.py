@@ -97,10 +97,10 @@ class Learner:
         )
         return await AsyncHTTPClient().fetch(request, raise_error=False)
 
-    async def answered(self, path: str) -> bool:
-        """Whether what the learner asks for is there; False also where nobody answers."""
+    async def server_answers(self) -> bool:
+        """Whether the learner's server is there; False also where no proxy answers."""
         try:
-            return (await self.ask("GET", path)).code == 200
+            return (await self.ask("GET", f"{self.server}/api/status")).code == 200
         except (OSError, HTTPClientError):
             return False
 
@@ -144,6 +144,10 @@ class Learner:
         last = [json.loads(line[6:]) for line in events.splitlines() if line.startswith("data: ")][-1]
         if not last.get("ready"):
             raise LearnerFailedError(f"The server of {self.name} did not start: {last.get('message')}")
+
+    async def has_server(self) -> bool:
+        """Whether the hub has a server of this learner."""
+        return bool((await self.expect((200,), "GET", f"/hub/api/users/{self.name}"))["servers"])
 
     async def stop(self) -> None:
         await self.expect((202, 204, 404), "DELETE", f"/hub/api/users/{self.name}/server")

@@ -17,7 +17,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -134,10 +134,13 @@ class Hub:
             self.process = subprocess.Popen(
                 command, env=self.environment, cwd=self.folder, preexec_fn=_end_with_parent, **streams
             )
-        for _ in self.until(f"{self.url}/hub/api/ does not answer"):
-            with suppress(urllib.error.URLError, ConnectionError, TimeoutError):
-                urllib.request.urlopen(f"{self.url}/hub/api/", timeout=10).close()
-                return
+        self.wait(f"{self.url}/hub/api/ does not answer", self._answers)
+
+    def _answers(self) -> bool:
+        with suppress(urllib.error.URLError, ConnectionError, TimeoutError):
+            urllib.request.urlopen(f"{self.url}/hub/api/", timeout=10).close()
+            return True
+        return False
 
     def stop(self) -> None:
         """Stop the hub and its proxy; the learners' servers go on."""
@@ -149,15 +152,15 @@ class Hub:
                 self.process.kill()
                 self.process.wait()
 
-    def until(self, what: str, seconds: float = SECONDS) -> Iterator[None]:
-        """Turns of a loop that waits; HubFailedError where the time is up or the hub has ended."""
+    def wait(self, what: str, done: Callable[[], bool], seconds: float = SECONDS) -> None:
+        """Wait until it is done; HubFailedError says what is not, where the time is up or the hub has ended."""
         end_of_time = time.monotonic() + seconds
-        while time.monotonic() < end_of_time:
+        while not done():
             if self.process is None or self.process.poll() is not None:
                 self.fail(f"the hub has ended ({what})")
-            yield
+            if time.monotonic() > end_of_time:
+                self.fail(f"{what} after {seconds:.0f} s")
             time.sleep(0.2)
-        self.fail(f"{what} after {seconds:.0f} s")
 
     def fail(self, what: str) -> None:
         raise HubFailedError(f"{what}\n{self.log.read_text(encoding='utf-8', errors='replace')[-6000:]}")

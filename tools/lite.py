@@ -22,10 +22,8 @@ import tarfile
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from http.client import HTTPException
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +31,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(ROOT))
 
+from sites import serve, size_of  # noqa: E402
 from working_copy import bare  # noqa: E402
 
 PLAN = ROOT / "deploy" / "lite"
@@ -220,38 +219,7 @@ def build(folders: list[Path], site: Path = SITE) -> None:
         shutil.rmtree(site, ignore_errors=True)
         site.parent.mkdir(parents=True, exist_ok=True)
         shutil.move(work / "site", site)
-    size = sum(path.stat().st_size for path in site.rglob("*") if path.is_file())
-    print(f"{site.relative_to(ROOT)}: {size / 1e6:,.0f} MB, built in {time.perf_counter() - begun:.0f} s")
-
-
-class Handler(SimpleHTTPRequestHandler):
-    """Files with the types that a browser asks of WebAssembly and modules."""
-
-    extensions_map = SimpleHTTPRequestHandler.extensions_map | {
-        ".wasm": "application/wasm",
-        ".mjs": "text/javascript",
-        ".whl": "application/octet-stream",
-        ".ipynb": "application/json",
-    }
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, *_: Any) -> None:
-        pass
-
-
-@contextmanager
-def served(site: Path = SITE, port: int = 0) -> Iterator[ThreadingHTTPServer]:
-    """A server of the site on localhost, at `server_address`; at another port where that one is taken."""
-
-    def handler(*args: Any) -> Handler:
-        return Handler(*args, directory=str(site))
-
-    try:
-        server = ThreadingHTTPServer(("127.0.0.1", port), handler)
-    except (OSError, OverflowError):
-        server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    with server:
-        yield server
+    print(f"{site.relative_to(ROOT)}: {size_of(site) / 1e6:,.0f} MB, built in {time.perf_counter() - begun:.0f} s")
 
 
 def main() -> int:
@@ -268,12 +236,7 @@ def main() -> int:
         print(error, file=sys.stderr)
         return MISSING
     if chosen.what == "serve":
-        with served(port=chosen.port) as server:
-            print(f"http://127.0.0.1:{server.server_address[1]}/lab/index.html?path={FOLDER}/00_start_here.ipynb")
-            try:
-                server.serve_forever()
-            except KeyboardInterrupt:
-                print("Stopped.")
+        serve(SITE, chosen.port, f"lab/index.html?path={FOLDER}/00_start_here.ipynb")
     return 0
 
 

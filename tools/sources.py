@@ -195,50 +195,31 @@ def log_rows() -> Iterator[tuple[Any, ...]]:
         yield f"[{row['name']}]({row['source_url']})", row["retrieved"]
 
 
+HEAD = """\
+# Sources
+
+Where every number of the notebooks was read, when, and under which licence. This page is written by
+`tools/sources.py` from the tables of [data/](../data/README.md), which say how their rows were chosen;
+`source_of(name)` in `lessonlib.facts` gives the line of one model, device or workload. `timings` are
+runs of this collection's own, in [data/timings/](../data/timings/README.md).
+
+## What each notebook rests on
+"""
+TABLES = (
+    ("Papers and pages that are cited", "cited as | authors | title | where | checked | notebooks | note", paper_rows),
+    ("Workloads", "workload | source | licence | read", workload_rows),
+    ("Published measurements", "source | rows | devices | licence | read", measured_rows),
+    ("Other tables", "table of data/ | source | rows | licence | read", quoted_rows),
+    ("Models", "model | its config.json | licence | read", model_rows),
+    ("Devices", "device | figures | where they were seen | licence | read", device_rows),
+    ("Kinds of log", "kind | read", log_rows),
+)
+
+
 def page() -> str:
     """The text of docs/sources.md as data/ and the notebooks have it today."""
-    return "\n".join(
-        [
-            "# Sources",
-            "",
-            "Where every number of the notebooks was read, when, and under which licence. This page is written by",
-            "`tools/sources.py` from the tables of [data/](../data/README.md), which say how their rows were chosen;",
-            "`source_of(name)` in `lessonlib.facts` gives the line of one model, device or workload. `timings` are",
-            "runs of this collection's own, in [data/timings/](../data/timings/README.md).",
-            "",
-            "## What each notebook rests on",
-            "",
-            *by_notebook(),
-            "## Papers and pages that are cited",
-            "",
-            table("cited as | authors | title | where | checked | notebooks | note", paper_rows()),
-            "",
-            "## Workloads",
-            "",
-            table("workload | source | licence | read", workload_rows()),
-            "",
-            "## Published measurements",
-            "",
-            table("source | rows | devices | licence | read", measured_rows()),
-            "",
-            "## Other tables",
-            "",
-            table("table of data/ | source | rows | licence | read", quoted_rows()),
-            "",
-            "## Models",
-            "",
-            table("model | its config.json | licence | read", model_rows()),
-            "",
-            "## Devices",
-            "",
-            table("device | figures | where they were seen | licence | read", device_rows()),
-            "",
-            "## Kinds of log",
-            "",
-            table("kind | read", log_rows()),
-            "",
-        ]
-    )
+    tables = (f"## {title}\n\n{table(head, rows())}\n" for title, head, rows in TABLES)
+    return "\n".join([HEAD, *by_notebook(), *tables])
 
 
 def main(arguments: list[str] | None = None) -> int:

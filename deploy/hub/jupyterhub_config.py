@@ -72,9 +72,8 @@ if SPAWNER not in ("local", "systemd"):
     raise SystemExit(f"HUB_SPAWNER is {SPAWNER!r}; expected local or systemd.")
 if LOGIN not in ("shared-password", "firstuse"):
     raise SystemExit(f"HUB_LOGIN is {LOGIN!r}; expected shared-password or firstuse.")
-if not re.fullmatch(
-    r"[a-z][a-z0-9-]{0,11}", PREFIX
-):  # without one a learner could take the name of a user of the machine
+# Without one a learner could take the name of a user of the machine.
+if not re.fullmatch(r"[a-z][a-z0-9-]{0,11}", PREFIX):
     raise SystemExit(f"HUB_PREFIX is {PREFIX!r}; expected 1 to 12 small letters, digits, hyphens, such as learner-.")
 for name, path in {"HUB_STATE": STATE, "HUB_HOMES": HOMES}.items():
     if not path.is_absolute():

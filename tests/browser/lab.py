@@ -60,7 +60,7 @@ def chromium() -> str:
             return found
     raise NoChromiumError(
         f"No Chromium: {' or '.join(names)} is not there. Install it (Debian: apt install chromium), or set CHROMIUM "
-        "to the path of a Chromium or Chrome. Only make test-browser and make bench-browser need one."
+        "to the path of a Chromium or Chrome. Nothing else needs it: make test runs without."
     )
 
 

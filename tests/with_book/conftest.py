@@ -1,33 +1,21 @@
 """The book, made once, and a browser that reads it: from a server below a path of its own, and from its folder.
 
-Run by: make test-book. BOOK_SHOTS=FOLDER keeps screenshots there.
+Run by: make test-book. BROWSER_SHOTS=FOLDER keeps screenshots there.
 """
 
-import os
 import sys
-import tempfile
-import threading
-from functools import partial
-from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 sys.path[:0] = [str(Path(__file__).parent.parent / "browser"), str(Path(__file__).parent.parent)]
 
-from lab import NoChromiumError, chromium, opened_browser  # noqa: E402
-
 import book  # noqa: E402
+import sites  # noqa: E402
+
+pytest_plugins = ["with_chromium"]
 
 BELOW = "a/course/of/its/own"  # the book may lie anywhere on a server
-
-
-def pytest_configure(config):
-    try:
-        found = chromium()
-    except NoChromiumError as error:
-        pytest.exit(str(error), returncode=3)
-    print(f"Chromium: {found}")
 
 
 @pytest.fixture(scope="session")
@@ -48,22 +36,14 @@ def served(site, tmp_path_factory):
     root = tmp_path_factory.mktemp("server")
     (root / BELOW).parent.mkdir(parents=True)
     (root / BELOW).symlink_to(site, target_is_directory=True)
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(book.Pages, directory=str(root))) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_address[1]}/{BELOW}"
-        server.shutdown()
+    with sites.served(root) as address:
+        yield f"{address}/{BELOW}"
 
 
 @pytest.fixture(params=["served", "folder"])
 def address(request, site):
     """The address of the book: on a server, and as a folder that is opened."""
     return request.getfixturevalue("served") if request.param == "served" else site.as_uri()
-
-
-@pytest.fixture(scope="session")
-def browser():
-    with opened_browser() as browser:
-        yield browser
 
 
 @pytest.fixture
@@ -77,11 +57,3 @@ def page(browser):
     context.on("request", lambda request: page.asked.append(request.url))
     yield page
     context.close()
-
-
-@pytest.fixture(scope="session")
-def shots():
-    folder = Path(os.environ.get("BOOK_SHOTS") or tempfile.mkdtemp(prefix="lessonlib-book-"))
-    folder.mkdir(parents=True, exist_ok=True)
-    print(f"Screenshots: {folder}")
-    return folder

@@ -117,7 +117,7 @@ def pages(site):
 def test_there_are_all_pages(site):
     names = {path.relative_to(site).as_posix() for path in pages(site)}
     chapters = {f"notebooks/{path.stem}.html" for path in NOTEBOOKS}
-    docs = {f"docs/{path.stem}.html" for path in (book.ROOT / "docs").glob("*.md")} | {"docs/sources.html"}
+    docs = {f"docs/{path.stem}.html" for path in (book.ROOT / "docs").glob("*.md")}
     rooms = "index lessonlib base model work time request policy facts measured face".split()
     assert names >= chapters | docs | {f"api/{room}.html" for room in rooms}
     assert names >= {"index.html", "search.html", "notebooks/index.html", "data/README.html"}

@@ -30,17 +30,13 @@ def test_an_idle_server_is_stopped_and_what_was_saved_stays(hub, run):
     assert run(ada.login())
     run(ada.start())
     run(ada.save("my_notebooks/mine.txt", "mine", "file"))
-    for _ in hub.until("the idle server is not stopped"):
-        if not run(ada.expect((200,), "GET", "/hub/api/users/ada"))["servers"]:
-            break
+    hub.wait("the idle server is not stopped", lambda: not run(ada.has_server()))
     assert (hub.home("ada") / "lesson" / "my_notebooks" / "mine.txt").read_text() == "mine"
 
 
 def test_a_home_without_its_user_gets_the_same_user_back(hub, run):
     """As in a container that was made anew over the same homes, where somebody new comes first."""
-    for _ in hub.until("the processes of ada do not end"):
-        if not hub.running("ada", ""):
-            break
+    hub.wait("the processes of ada do not end", lambda: not hub.running("ada", ""))
     before = hub.uid("ada")
     subprocess.run(["userdel", PREFIX + "ada"], check=True)
     bob = Learner(hub.url, "bob", "long enough for bob")
@@ -56,9 +52,7 @@ def test_a_home_without_its_user_gets_the_same_user_back(hub, run):
 
 
 def test_a_home_whose_number_somebody_else_has_is_opened_for_nobody(hub, run):
-    for _ in hub.until("the processes of ada do not end"):
-        if not hub.running("ada", ""):
-            break
+    hub.wait("the processes of ada do not end", lambda: not hub.running("ada", ""))
     before = hub.uid("ada")
     subprocess.run(["userdel", PREFIX + "ada"], check=True)
     subprocess.run(["useradd", "--no-create-home", "--uid", str(before), PREFIX + "other"], check=True)
@@ -79,9 +73,7 @@ def test_a_copy_that_was_deleted_comes_again_and_one_that_was_changed_stays(hub,
     (folder / "01_one_pass_by_hand.ipynb").unlink()
     (folder / "02_chat_versus_reasoning.ipynb").write_text("changed")
     run(ada.stop())
-    for _ in hub.until("the server of ada does not stop"):
-        if not run(ada.expect((200,), "GET", "/hub/api/users/ada"))["servers"]:
-            break
+    hub.wait("the server of ada does not stop", lambda: not run(ada.has_server()))
     run(ada.start())
     assert (folder / "01_one_pass_by_hand.ipynb").stat().st_uid == hub.uid("ada")
     assert (folder / "02_chat_versus_reasoning.ipynb").read_text() == "changed"
@@ -93,16 +85,15 @@ def test_a_learner_leads_root_nowhere_by_a_link(hub, run):
     assert run(bob.login())
     run(bob.start())
     run(bob.stop())
-    for _ in hub.until("the server of bob does not stop"):
-        if not run(bob.expect((200,), "GET", "/hub/api/users/bob"))["servers"]:
-            break
+    hub.wait("the server of bob does not stop", lambda: not run(bob.has_server()))
     target = hub.folder / "roots"
     target.mkdir(mode=0o755)
     folder = hub.home("bob") / "lesson" / "my_notebooks"
     shutil.rmtree(folder)
     folder.symlink_to(target)
     run(bob.ask("POST", "/hub/api/users/bob/server"))
-    for _ in hub.until("the hub does not come to an end with the server of bob"):
-        if not run(bob.expect((200,), "GET", "/hub/api/users/bob"))["pending"]:
-            break
+    hub.wait(
+        "the hub does not come to an end with the server of bob",
+        lambda: not run(bob.expect((200,), "GET", "/hub/api/users/bob"))["pending"],
+    )
     assert list(target.iterdir()) == []

@@ -102,13 +102,8 @@ def test_a_server_that_is_killed_is_started_again_by_its_learner(hub, room, run)
     name = struck.learner.name
     (server,) = hub.running(name, "jupyterhub-singleuser")
     server.kill()
-    path = f"/hub/api/users/{name}"
-    for _ in hub.until(f"the hub does not see that the server of {name} is gone"):
-        if not run(struck.learner.expect((200,), "GET", path))["servers"]:
-            break
-    for _ in hub.until(f"the kernels of {name} outlive their server"):
-        if not hub.running(name, "ipykernel"):
-            break
+    hub.wait(f"the hub does not see that the server of {name} is gone", lambda: not run(struck.learner.has_server()))
+    hub.wait(f"the kernels of {name} outlive their server", lambda: not hub.running(name, "ipykernel"))
     run(all_of(goes_on, [room.visits[0], *others]))
     run(struck.learner.start())
     run(has_saved(struck))
@@ -119,9 +114,7 @@ def test_a_server_that_is_killed_is_started_again_by_its_learner(hub, room, run)
 def test_when_the_proxy_dies_it_comes_again_and_kernels_are_as_they_were(hub, room, run):
     (proxy,) = hub.proxies()
     proxy.kill()
-    for _ in hub.until("the hub does not start its proxy again"):
-        if run(room.visits[0].learner.answered(f"{room.visits[0].learner.server}/api/status")):
-            break
+    hub.wait("the hub does not start its proxy again", lambda: run(room.visits[0].learner.server_answers()))
     (again,) = hub.proxies()
     assert again.pid != proxy.pid
     run(all_of(reconnects, room.visits))
@@ -137,10 +130,11 @@ def test_when_the_hub_is_started_again_servers_and_kernels_are_as_they_were(hub,
     hub.process.wait()
     hub.start()
     assert psutil.wait_procs(helpers, 20)[1] == []
-    for visit in room.visits:
-        for _ in hub.until(f"the proxy has no way to the server of {visit.learner.name}"):
-            if run(visit.learner.answered(f"{visit.learner.server}/api/status")):
-                break
+    for learner in (visit.learner for visit in room.visits):
+        hub.wait(
+            f"the proxy has no way to the server of {learner.name}",
+            lambda learner=learner: run(learner.server_answers()),
+        )
     run(all_of(reconnects, room.visits))
     run(all_of(has_saved, room.visits))
     assert before == {
@@ -153,7 +147,7 @@ def test_the_command_of_the_page_collects_the_progress_of_all(hub, room, tmp_pat
     page = (ROOT / "docs" / "hub.md").read_text(encoding="utf-8")
     (command,) = re.findall(r"^find .*progress\.json.*$", page, re.MULTILINE)
     command = command.replace("/home", shlex.quote(str(hub.homes))).replace("learner-", PREFIX)
-    command = command.replace("/root/progress", shlex.quote(str(tmp_path)))
+    command = command.replace("~/progress", shlex.quote(str(tmp_path)))
     decoy = hub.home(room.visits[0].learner.name) / "lesson" / "elsewhere" / "my_notebooks"
     decoy.mkdir(parents=True)
     (decoy / "progress.json").symlink_to(hub.state / "cookie_secret")

@@ -1,29 +1,22 @@
 """The site of JupyterLite on a server of this machine, and a browser in which its notebooks run. Run by: make test-lite
 
-NB=02,07 runs these notebooks, else all. LITE_SHOTS=FOLDER keeps screenshots there.
+NB=02,07 runs these notebooks, else all. BROWSER_SHOTS=FOLDER keeps screenshots there, and the notebooks as they ran.
 """
 
 import os
 import sys
-import tempfile
-import threading
 from pathlib import Path
 
 import pytest
 
 sys.path[:0] = [str(Path(__file__).parent.parent / "browser"), str(Path(__file__).parent.parent)]
 
-from lab import NOTEBOOKS, NoChromiumError, chromium, opened_browser  # noqa: E402
+from lab import NOTEBOOKS  # noqa: E402
 
 import lite  # noqa: E402
+import sites  # noqa: E402
 
-
-def pytest_configure(config):
-    try:
-        found = chromium()
-    except NoChromiumError as error:
-        pytest.exit(str(error), returncode=3)
-    print(f"Chromium: {found}")
+pytest_plugins = ["with_chromium"]
 
 
 def chosen() -> list[str]:
@@ -49,21 +42,5 @@ def notebooks():
 @pytest.fixture(scope="session")
 def address():
     """Where the site is served: build/lite, as `make lite` built it."""
-    with lite.served() as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
-
-
-@pytest.fixture(scope="session")
-def browser():
-    with opened_browser() as browser:
-        yield browser
-
-
-@pytest.fixture(scope="session")
-def shots():
-    folder = Path(os.environ.get("LITE_SHOTS") or tempfile.mkdtemp(prefix="lessonlib-lite-"))
-    folder.mkdir(parents=True, exist_ok=True)
-    print(f"Screenshots and notebooks as they ran: {folder}")
-    return folder
+    with sites.served(lite.SITE) as address:
+        yield address

@@ -2,7 +2,6 @@
 
 import re
 import time
-from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
@@ -123,8 +122,3 @@ def failed(cell: dict[str, Any]) -> str:
     """The error with which a cell ended, or ""."""
     errors = [output for output in cell.get("outputs", ()) if output["output_type"] == "error"]
     return "".join(f"{error['ename']}: {error['evalue']}" for error in errors)
-
-
-def size_of(folder: Path) -> int:
-    """Bytes of all files in it."""
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from in_browser import SiteNotebook, failed, printed, size_of
+from in_browser import SiteNotebook, failed, printed
 from lab import ROOT
 
 import lite
+from sites import size_of
 
 RULES = json.loads((Path(__file__).parent / "differences.json").read_text(encoding="utf-8"))
 TIMES: dict[str, str] = {}
