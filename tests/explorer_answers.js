@@ -11,7 +11,7 @@ export const encoded = (value) =>
 const pick = (from, names) => Object.fromEntries(names.map((name) => [name, from[name]]));
 
 function phase(one) {
-  const roofs = Object.values(one.roofs).map((roof) => [roof.part, { ...pick(roof, SUMS), bound: roof.bound, intensity: roof.intensity }]);
+  const roofs = Object.entries(one.roofs).map(([part, roof]) => [part, pick(roof, [...SUMS, "bound", "intensity"])]);
   const parts = Object.fromEntries(["linear", "attention"].map((name) => [name, pick(one[name], ["flops", "bytes", "seconds"])]));
   return { ...pick(one, PHASE), ...parts, roofs: Object.fromEntries(roofs) };
 }
@@ -52,13 +52,8 @@ const QUESTIONS = {
   },
   tokens: (X, d, r, one) => X.outputTokenInPromptTokens(d, r, one.batch, one.prefill),
   price: (X, d, r, one) => X.priceOfRequest(d, r, one.batch, one.dollars),
-  levers: (X, d, r, one, data) => {
-    const { efficiencies, no_efficiencies: none } = d.accelerator;
-    if (one.typical && !efficiencies) throw new X.Refused(none);
-    const typical = one.typical ? { ...data.efficiencies.floor, ...efficiencies.typical } : null;
-    const ranked = X.rankLevers(d, r, one.batch, typical, data.reload_rates);
-    return Object.fromEntries(ranked.map((each) => [each.name, pick(each, ["held", "atLimit", "typical"])]));
-  },
+  levers: (X, d, r, one) =>
+    Object.fromEntries(X.rankLevers(d, r, one.batch).map(({ name, ...gains }) => [name, gains])),
 };
 
 function attempt(X, answer) {
@@ -80,7 +75,7 @@ function answer(X, data, one) {
   if (refused) return { made: refused };
   const found = {};
   for (const name of one.asked) {
-    found[name] = attempt(X, () => QUESTIONS[name](X, deployment, request, one, data));
+    found[name] = attempt(X, () => QUESTIONS[name](X, deployment, request, one));
     if (found[name]?.refused && !one.thorough) break;
   }
   return found;

@@ -168,7 +168,6 @@ def case(random: Random, number: int) -> dict[str, Any]:
         "k": random.choice([1, 2, 10, 1.5, math.inf]),
         "prefill": random.choice([1, 100, 1024, 8000]),
         "dollars": random.choice([0.5, 2, 3]),
-        "typical": random.random() < 0.5,
         "thorough": number % 10 == 0,  # most often the first refusal ends a case: each goes through all devices
     }
     one["asked"] = ["cost", "memory", "steady", *random.sample(ALSO, 2)]
@@ -329,12 +328,10 @@ def _faster(deployment: Deployment, request: Request, one: dict[str, Any]) -> fl
 
 
 def _levers(deployment: Deployment, request: Request, one: dict[str, Any]) -> dict[str, Any]:
-    typical = None
-    if one["typical"]:
-        typical = _typical_of(deployment.accelerator)["typical"]
     mix = Request([request.prompt], [request.output], [request.cached])
-    ranked = rank_levers(deployment, mix, one["batch"], typical)
-    return {each.name: {"held": each.held, "atLimit": each.at_limit, "typical": each.typical} for each in ranked}
+    ranked = rank_levers(deployment, mix, one["batch"])
+    kept = [each for each in ranked if "reloaded" not in each.name]  # a prefix that lies elsewhere is not drawn
+    return {each.name: {"held": each.held, "atLimit": each.at_limit} for each in kept}
 
 
 QUESTIONS = {

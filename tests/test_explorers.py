@@ -12,6 +12,7 @@ from helpers import refuses
 
 from lessonlib.base.errors import LessonError
 from lessonlib.base.text import one_line
+from lessonlib.face import palette, widgets
 from lessonlib.face.exercises.asking import STILL
 from lessonlib.face.widgets import explorer as made
 from lessonlib.face.widgets.asking import WIDGET_VIEW
@@ -19,9 +20,9 @@ from lessonlib.face.widgets.explorer import HERE, Explorer, Still
 from lessonlib.facts.catalogue import load_accelerator, load_model
 from lessonlib.time.deployment import Efficiency
 
-VIEWS = ("request", "plane", "growth", "kinds", "batch", "timeline", "prefill", "levers", "price")
-EXPLORERS = {view: getattr(made, f"explore_{view}") for view in VIEWS}
-SCRIPT = (HERE / "explorer.js").read_text(encoding="utf-8")
+SCRIPT, STYLE = ((HERE / name).read_text(encoding="utf-8") for name in ("explorer.js", "explorer.css"))
+VIEWS = re.findall(r"^VIEWS\.(\w+) = ", SCRIPT, re.MULTILINE)
+EXPLORERS = {name.removeprefix("explore_"): each for name, each in vars(made).items() if name.startswith("explore_")}
 
 
 @pytest.fixture(autouse=True)
@@ -34,8 +35,12 @@ def view(request):
     return request.param
 
 
-def test_every_view_of_the_module_has_its_function_and_its_still(view):
-    assert set(re.findall(r"^VIEWS\.(\w+) = ", SCRIPT, re.MULTILINE)) == set(VIEWS)
+def test_every_view_of_the_module_has_its_function():
+    assert set(VIEWS) == set(EXPLORERS) == {path.stem for path in (HERE / "stills").glob("*.html")}
+    assert all(getattr(widgets, f"explore_{view}") is EXPLORERS[view] for view in VIEWS)
+
+
+def test_every_view_has_its_still(view):
     explorer = EXPLORERS[view]()
     assert isinstance(explorer, Explorer) and explorer.view == view and explorer.start == {}
     shown = explorer._repr_mimebundle_()
@@ -106,6 +111,13 @@ def test_what_is_no_setting_is_refused(view, given, says):
 
 
 def test_what_a_page_shows_has_no_host_of_another():
-    styled = SCRIPT + (HERE / "explorer.css").read_text(encoding="utf-8")
-    assert not re.search(r"https?://(?!www\.w3\.org)", styled) and "import " not in SCRIPT.replace("important", "")
+    assert not re.search(r"https?://(?!www\.w3\.org)", SCRIPT + STYLE)
+    assert "import " not in SCRIPT.replace("important", "")
     assert one_line(repr(made.explore_growth()), 100)
+
+
+def test_a_colour_means_what_it_means_in_the_figures():
+    light = dict(re.findall(r"--le-([\w-]+): (#\w+);", STYLE.partition('[data-theme="dark"]')[0]))
+    named = {"prefill": "PREFILL", "weights": "WEIGHTS", "cache": "CACHE", "own": "OTHER", "other": "OVERHEAD"}
+    named |= {"ink-cache": "CACHE_INK", "quiet": "QUIET"}
+    assert {name: light[name].upper() for name in named} == {name: vars(palette)[of] for name, of in named.items()}

@@ -8,7 +8,6 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from html import escape
 from typing import Any
 
 import ipywidgets
@@ -16,6 +15,7 @@ import ipywidgets
 from lessonlib.base.checks import checked
 from lessonlib.base.errors import InvalidInputError, LessonError, printable
 from lessonlib.base.files import Upload
+from lessonlib.base.text import plain_html
 from lessonlib.facts.catalogue import load_model
 from lessonlib.facts.own_config import own_model
 from lessonlib.facts.own_traffic import TRAFFIC, OwnTraffic, read_traffic
@@ -37,6 +37,13 @@ def in_words(otherwise: str = "What you had before stays.") -> Iterator[None]:
         yield
     except LessonError as error:
         print(f"Not taken. {error} {otherwise}".rstrip())
+
+
+def sentence(role: str, words: str) -> str:
+    """What a control says, as HTML: a "status", or an "alert", which a screen reader says at once."""
+    weight = "bold" if role == "alert" else "normal"
+    style = f"white-space:normal;line-height:1.4;overflow-wrap:anywhere;font-weight:{weight}"
+    return f'<div role="{role}" style="{style}">{plain_html(words)}</div>'
 
 
 class Chooser(ipywidgets.VBox):
@@ -102,9 +109,7 @@ class Chooser(ipywidgets.VBox):
         return ""
 
     def _show(self, role: str, words: str) -> None:
-        weight = "bold" if role == "alert" else "normal"
-        style = f"white-space:normal;line-height:1.4;overflow-wrap:anywhere;font-weight:{weight}"
-        self.said.value = f'<div role="{role}" style="{style}">{escape(words)}</div>'
+        self.said.value = sentence(role, words)
 
     def __repr__(self) -> str:
         """What a page shows that has no button: a notebook not trusted yet, GitHub, an export."""

@@ -44,7 +44,7 @@ export function general(x, digits, comma = false) {
   if (power >= -4 && power < digits) return shorter(fixed(x, digits - 1 - power, comma));
   return minus(x) + shorter(`${first}.${rest.join("")}`) + exponent(power);
 }
-export const commas = (n) => minus(n) + grouped(String(BigInt(Math.abs(n))));
+const commas = (n) => minus(n) + grouped(String(BigInt(Math.abs(n))));
 
 // What cannot be seen, escaped: names come from outside.
 const printable = (said) => said.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, (letter) => {
@@ -91,8 +91,8 @@ export const tokensLabel = (value) => // 1, 128, 1k, 12.8k, 1M
 
 // What the library refuses: `message` is its sentence, `kind` the class of its error.
 export class Refused extends Error {
-  constructor(message, kind = "InvalidInputError", more = {}) {
-    Object.assign(super(printable(message)), { name: "Refused", kind, ...more });
+  constructor(message, kind = "InvalidInputError") {
+    Object.assign(super(printable(message)), { name: "Refused", kind });
   }
 }
 const refuse = (message, kind) => { throw new Refused(message, kind); };
@@ -152,7 +152,7 @@ const PARTS = ["experts", "head", "embedding", "other", "cache", "index", "state
 const bitsSaid = (dtype) => (/^[\d.]+(e[-+]?\d+)? bits$/.test(dtype) ? Number(dtype.slice(0, -5)) : NaN);
 
 // `parts`: dtypes by part, the keywords of the library's Precision; `bits`: of each dtype that has a name.
-export class Precision {
+class Precision {
   constructor(parts, bits) {
     const { blocks = "bf16", compute = null } = parts;
     const isDtype = (value) => typeof value === "string" && (own(bits, value) || within(0.1, 64)(bitsSaid(value)));
@@ -376,10 +376,10 @@ function underRoof({ peaks, bandwidth, efficiency }, one) {
   const { computeSeconds: compute, memorySeconds: memory } = one;
   return (one.seconds = efficiency.overlap ? Math.max(compute, memory) : compute + memory);
 }
-// Works of one part, each under its roof, or whole roofs, added up; `bound`: what binds, "both" where they differ.
+// Works, each under its roof, or whole roofs, added up; `bound`: what binds, "both" where they differ.
 class Roof {
-  constructor(phase, part, kernel) {
-    Object.assign(this, { phase, part, kernel, bounds: new Set() });
+  constructor(kernel = "") {
+    Object.assign(this, { kernel, bounds: new Set() });
     for (const name of SUMS) this[name] = 0;
   }
   add(one, times = 1, done = 1) {
@@ -392,10 +392,10 @@ class Roof {
   get bound() { return this.bounds.size > 1 ? "both" : ([...this.bounds][0] ?? "nothing"); }
 }
 // Passes on a deployment, one after another: bytes and FLOPs of all devices, seconds of the group; `roofs` by part.
-export class Phase {
-  constructor(deployment, runs, name = "pass") {
+class Phase {
+  constructor(deployment, runs) {
     const { efficiency, linkRate: link, collectiveLatency: latency } = deployment;
-    Object.assign(this, { name, runs, passes: total(runs, (run) => run.number) });
+    Object.assign(this, { runs, passes: total(runs, (run) => run.number) });
     const busy = total(runs, ({ works }) => total(works, (one) => one.times * underRoof(deployment, one)));
     this.communication = total(runs, ({ sizes, tokens, number }) => (!sizes.collectives || link === null ? 0
       : tokens * (sizes.collectiveBytes / link) + number * (sizes.collectives * latency)));
@@ -407,21 +407,21 @@ export class Phase {
     this.found = {};
     for (const { works, done } of this.runs) {
       for (const one of works) {
-        const roof = (this.found[one.part] ??= new Roof(this.name, one.part, one.kernel));
+        const roof = (this.found[one.part] ??= new Roof(one.kernel));
         roof.add(one, one.times, one.kernel === "experts" ? 1 : done);
       }
     }
     return this.found;
   }
-  sum(part, kernel, of) {
-    const found = new Roof(this.name, part, kernel);
+  sum(of) {
+    const found = new Roof();
     for (const roof of Object.values(this.roofs)) if (of(roof.kernel)) found.add(roof);
     return found;
   }
-  get linear() { return this.sum("linear layers", "blocks", (kernel) => kernel !== "attention"); }
-  get attention() { return this.sum("attention", "attention", (kernel) => kernel === "attention"); }
-  get flops() { return this.sum("all", "", () => true).flops; }
-  get bytes() { return this.sum("all", "", () => true).bytes; }
+  get linear() { return this.sum((kernel) => kernel !== "attention"); }
+  get attention() { return this.sum((kernel) => kernel === "attention"); }
+  get flops() { return this.sum(() => true).flops; }
+  get bytes() { return this.sum(() => true).bytes; }
 }
 
 // ---- Deployment: a model on devices, and what their memory holds
@@ -434,7 +434,7 @@ const GIVEN = { devices: 1, layout: "tensor", link: null, memoryFraction: 0.9, s
 const MOST_DEVICES = 1024; // of one group that a remedy may name
 
 // As the library's Deployment. `given`: model, accelerator, precision, efficiency, and what of GIVEN differs.
-export class Deployment {
+class Deployment {
   constructor(given) {
     Object.assign(this, GIVEN, given, { given });
     const { model, accelerator, devices, layout, link, memoryFraction, precision, efficiency, speculation } = this;
@@ -513,8 +513,7 @@ export function requireFit(d, tokens, batch = 1) {
   const there = `available are ${formatBytes(available)} (${fixed(100 * d.memoryFraction, 0)}% of the memory)`;
   const on = `${BigInt(d.devices)} x ${d.accelerator.name}${several}`;
   const remedy = `What would fit: ${found.join("; or ") || nothing}.`;
-  const words = `${what} on ${on} needs ${formatBytes(needed)} ${parts}; ${there}. ${remedy}`;
-  throw new Refused(words, "DoesNotFitError", { needed, available, remedies: found });
+  refuse(`${what} on ${on} needs ${formatBytes(needed)} ${parts}; ${there}. ${remedy}`, "DoesNotFitError");
 }
 const [FP8, INT4] = ["fp8", "int4"].map((dtype) => ({ blocks: dtype, experts: dtype }));
 const SMALLER = [["an fp8 cache", { cache: "fp8" }], ["fp8 weights", FP8], ["int4 weights", INT4]];
@@ -555,21 +554,21 @@ function prefillPhase(d, prompt, cached, batch) {
   const [{ sizes, draftSizes }, n] = [d, prompt - cached];
   const drafting = (...of) => (draftSizes ? [named("drafting", equalPasses(draftSizes, n, cached, ...of))] : []);
   const passes = (...of) => [equalPasses(sizes, n, cached, ...of), ...drafting(...of)];
-  if (sizes.replicas === 1) return new Phase(d, passes(batch, 1, 1), "prefill");
+  if (sizes.replicas === 1) return new Phase(d, passes(batch, 1, 1));
   const [full, rest] = [Math.floor(batch / sizes.replicas), batch % sizes.replicas];
   const last = passes(Math.max(rest, 1), 1, Math.min(rest, 1));
-  return new Phase(d, [...passes(sizes.replicas, 1, full), ...last], "prefill");
+  return new Phase(d, [...passes(sizes.replicas, 1, full), ...last]);
 }
 // The n_out - 1 steps after the prefill, or the speculative rounds that stand in for them.
 function decodePhase(d, prompt, output, batch) {
   const { sizes, speculation, draftSizes } = d;
-  if (!speculation) return new Phase(d, [decodeSteps(sizes, prompt, output - 1, batch)], "decode");
+  if (!speculation) return new Phase(d, [decodeSteps(sizes, prompt, output - 1, batch)]);
   const [{ draftTokens: drafts, acceptance }, context] = [speculation, prompt + (output - 2) / 2];
   const tokens = -Math.expm1((drafts + 1) * Math.log1p(acceptance - 1)) / (1 - acceptance); // of a round
   const rounds = (output - 1) / tokens;
   const verifying = named("verifying", equalPasses(sizes, drafts + 1, context, batch, drafts + 1, rounds));
   const drafting = named("drafting", equalPasses(draftSizes, 1, context, batch, 1, rounds * drafts));
-  return new Phase(d, [verifying, drafting], "decode");
+  return new Phase(d, [verifying, drafting]);
 }
 // Cost of `batch` identical requests, prefilled in one pass and decoded in lockstep: both clocks, both phases.
 export function requestCost(d, request, batch = 1) {
@@ -584,11 +583,10 @@ export function requestCost(d, request, batch = 1) {
   const ttft = batch === 1 ? prefill.seconds : prefillPhase(d, prompt, cached, 1).seconds;
   const seconds = prefill.seconds + decode.seconds;
   return {
-    deployment: d, request, batch, prefill, decode, ttft, seconds, undisturbed: ttft + decode.seconds,
+    prefill, decode, ttft, seconds, undisturbed: ttft + decode.seconds,
     tpot: ratio(decode.seconds, output - 1), decodeShare: decode.seconds / seconds,
     get flops() { return prefill.flops + decode.flops; }, // summed only where somebody asks
     get bytes() { return prefill.bytes + decode.bytes; },
-    get roofs() { return [...Object.values(prefill.roofs), ...Object.values(decode.roofs)]; },
   };
 }
 
@@ -619,13 +617,13 @@ export function steadyState(d, request, batch = null, mixed = false) {
   const secondsPerRequest = parts.prefill + linear + attention;
   const wait = batch * secondsPerRequest;
   return {
-    request, batch, mixed, ttft, parts, wait, secondsPerRequest, tokensPerSecond: output / secondsPerRequest,
+    batch, ttft, parts, wait, secondsPerRequest, tokensPerSecond: output / secondsPerRequest,
     shares: mapped(parts, (seconds) => seconds / secondsPerRequest),
     tpot: ratio(wait - (mixed ? 0 : ttft), steps), step: ratio(batch * (linear + attention), steps),
   };
 }
 // Seconds of one pass that carries `batch` decode tokens and the prompt tokens that arrive meanwhile.
-export function mixedPass(d, request, batch) {
+function mixedPass(d, request, batch) {
   const [{ prompt, output, cached }, { sizes, speculation }] = [requestOf(request), d];
   const [steps, n] = [output - 1, prompt - cached];
   if (!steps) refuse("mixed_pass: the request has one output token; it has no decode step to ride on.");
@@ -660,7 +658,7 @@ function passOf(d, batch) {
 // Tokens in one pass at which the linear layers turn from memory bound to compute bound.
 export const ridgeTokens = (d) => ((d.peaks.blocks / d.bandwidth) * d.precision.bytesOf("blocks")) / 2;
 // Block weights that one token uses over those that a decode step at `batch` reads.
-export function usedOverRead({ model: { experts, block_matmul_weights: used }, sizes }, batch = 1) {
+function usedOverRead({ model: { experts, block_matmul_weights: used }, sizes }, batch = 1) {
   const distinct = experts.map((ffn, i) => -ffn.experts * Math.expm1(batch * sizes.experts[i].logIdle));
   const idle = experts.map((ffn, i) => ffn.layers * ffn.weights * (distinct[i] - ffn.picked));
   return used / (used + total(idle, (weights) => weights));
@@ -774,14 +772,13 @@ export function priceOfRequest(d, request, batch, hourly) {
 
 // ---- Levers: changes of a case, {d, r, batch}
 
-const HALF_CACHED = "half of each prompt in a prefix cache";
 const onDeployment = (change) => (one) => ({ ...one, d: one.d.with(change(one.d)) });
 const onAccelerator = (change) => onDeployment(({ accelerator: old }) => ({ accelerator: { ...old, ...change(old) } }));
 const onRequest = (change) => (one) => ({ ...one, r: { ...one.r, ...change(one.r) } });
 const quantised = (parts) => onDeployment(({ precision }) => ({ precision: precision.with(parts) }));
 
 // What one may do, in words to a change; not what is there already.
-export function usualLevers({ model, accelerator, precision, devices, speculation }, r) {
+function usualLevers({ model, accelerator, precision, devices, speculation }, r) {
   const wide = Math.max(precision.bytesOf("blocks"), precision.bytesOf("experts")) > 1;
   const layouts = accelerator.link === null ? [] : model.experts.length ? ["tensor", "expert"] : ["tensor"];
   const spread = (layout) => onDeployment(() => ({ devices: 2 * devices, layout }));
@@ -793,7 +790,8 @@ export function usualLevers({ model, accelerator, precision, devices, speculatio
     "W8A8: weights and activations in fp8": wide && accelerator.peaks.fp8 && quantised(FP8),
     "4-bit weights (head stays)": wide && quantised(INT4),
     "fp8 cache": precision.bytesOf("cache") > 1 && quantised({ cache: "fp8" }),
-    [HALF_CACHED]: !r.cached && onRequest(({ prompt }) => ({ cached: Math.floor(prompt / 2) })),
+    "half of each prompt in a prefix cache": !r.cached &&
+      onRequest(({ prompt }) => ({ cached: Math.floor(prompt / 2) })),
     ...mapped(model.others, (numbers) => onDeployment(() => ({ model: { ...model, ...numbers } }))),
     ...mapped(speculation ? {} : model.drafts, ({ draft_tokens: draftTokens, acceptance, draft }) =>
       onDeployment(() => ({ speculation: { draftTokens, acceptance, draft } }))),
@@ -814,7 +812,7 @@ function bothPrices({ d, r, batch }) {
   if (limit < 1) requireFit(d, r.prompt + r.output);
   return [price(batch), price(Math.max(1, limit))];
 }
-function gains(start, reloadRates) {
+function gains(start) {
   const refusals = ["DoesNotFitError", "InvalidInputError"]; // heads that do not divide, no room for one request
   const [before, { d, r }] = [bothPrices(start), start];
   const free = before.map((old) => (old.decode ? old.seconds / old.decode : Infinity));
@@ -823,27 +821,17 @@ function gains(start, reloadRates) {
     const changed = unless(() => lever(start), refusals);
     const after = changed && unless(() => bothPrices(changed), refusals);
     if (!after) continue;
-    const [share, { cached }] = [d.devices / changed.d.devices, changed.r];
-    const gain = (wait) => before.map((old, i) => (old.seconds / (after[i].seconds + wait)) * share);
-    found[name] = gain(0);
-    const [links, held] = [name === HALF_CACHED ? Object.entries(reloadRates) : [], cached && d.sequenceBytes(cached)];
-    for (const [link, bytes] of links) found[`${name}, reloaded over ${link}`] = gain(held / bytes);
+    const share = d.devices / changed.d.devices;
+    found[name] = before.map((old, i) => (old.seconds / after[i].seconds) * share);
   }
   return found;
 }
-// [{name, held, atLimit, typical, holds}], best first at the memory batch; again at `typical`, another efficiency.
-export function rankLevers(d, request, batch, typical = null, reloadRates = {}) {
+// [{name, held, atLimit}], best first at the memory batch.
+export function rankLevers(d, request, batch) {
   const r = requestOf(request);
   check("rank_levers", { batch: [BATCH, batch] });
-  const order = (of) => Object.keys(of).sort((one, other) =>
-    of[other][1] - of[one][1] || of[other][0] - of[one][0] || (one < other ? -1 : 1));
-  const found = gains({ d, r, batch }, reloadRates);
-  const again = typical && gains({ d: d.with({ efficiency: typical }), r, batch }, reloadRates);
-  const second = typical && order(again);
-  return order(found).map((name, place) => ({
-    name, held: found[name][0], atLimit: found[name][1],
-    typical: typical && again[name][1], holds: typical && second[place] === name,
-  }));
+  return Object.entries(gains({ d, r, batch })).map(([name, [held, atLimit]]) => ({ name, held, atLimit }))
+    .sort((a, b) => b.atLimit - a.atLimit || b.held - a.held || (a.name < b.name ? -1 : 1));
 }
 
 // ---- A server over time: requests join and leave a running batch at any step, and their caches share one memory
@@ -866,7 +854,8 @@ export function timeline(d, requests, arrivals, options = {}) {
   const several = "a queue before several devices is not modelled: take 'tensor', or policy.steady_state";
   if (sizes.replicas > 1) throw wrong("simulate", "layout", d.layout, "'tensor'", several);
   for (const one of new Set(requests)) { // what no server could take, and what does not fit in whole blocks
-    const held = requestCost(d, one).request.prompt + one.output - 1;
+    requestCost(d, one);
+    const held = one.prompt + one.output - 1;
     const words = `takes ${formatBytes(heldBytes(held))} in blocks for its ${commas(held)} tokens`;
     const there = `the cache has ${formatBytes(capacity)}; take a smaller block, shorten it or leave it out`;
     if (heldBytes(held) > capacity) refuse(`simulate: a request ${words}, but ${there}.`, "DoesNotFitError");
@@ -1016,7 +1005,7 @@ function axis(said, low, high, { log = false, show = tokensLabel } = {}) {
 }
 
 // A panel with its two axes: {across, up} say where a value lies, `drawn` is its frame.
-function panel({ left, right, top, bottom }, x, y) {
+function panel({ left = 56, right, top = 26, bottom }, x, y) {
   const across = (value) => left + (right - left) * x.share(value);
   const up = (value) => bottom - (bottom - top) * y.share(value);
   let drawn = text(left - 46, top - 10, y.said, "quiet");
@@ -1035,23 +1024,20 @@ function panel({ left, right, top, bottom }, x, y) {
     const seen = points.filter(inside);
     return seen.length > 1 ? path(`M${along(seen)}`, `line ${look}`) : "";
   };
+  // The area between two lists of points with the same places across.
+  const area = (low, high, look) =>
+    high.length > 1 ? path(`M${along([...high, ...[...low].reverse()])}Z`, `area ${look}`) : "";
+  const upright = (at, look) => path(`M${px(across(at))} ${top}V${bottom}`, look);
   const mark = (at, said, row = 0) => {
     if (x.share(at) < 0 || x.share(at) > 1) return "";
     const [side, anchor] = x.share(at) > 0.5 ? [-5, "end"] : [5, ""];
     const words = text(across(at) + side, top + 13 + 16 * row, said, `${anchor} halo`);
-    return path(`M${px(across(at))} ${top}V${bottom}`, "boundary") + words;
+    return upright(at, "boundary") + words;
   };
   const dot = (a, b, look = "here", size = 6) =>
     inside([a, b]) ? `<circle cx="${px(across(a))}" cy="${px(up(b))}" r="${size}" class="${look}"/>` : "";
-  return { across, up, drawn, line, mark, dot, inside, left, right, top, bottom };
+  return { across, up, drawn, line, area, upright, mark, dot, inside, left, right, top, bottom };
 }
-
-// The area between two lists of points with the same places across.
-const area = (on, low, high, look) => {
-  const there = high.map(([a, b]) => `${px(on.across(a))} ${px(on.up(b))}`);
-  const back = low.map(([a, b]) => `${px(on.across(a))} ${px(on.up(b))}`).reverse();
-  return there.length > 1 ? path(`M${[...there, ...back].join("L")}Z`, `area ${look}`) : "";
-};
 
 function arrow({ prompt, output, cached }) {
   return `${commas(prompt)}${cached ? ` (${commas(prompt - cached)} new)` : ""} → ${commas(output)}`;
@@ -1076,7 +1062,7 @@ function sharesOf(d, r, batch) {
   const flops = [alone.prefill.flops, alone.decode.linear.flops, alone.decode.attention.flops, 0];
   const bars = [["FLOPs of one", formatFlops(alone.flops), flops]];
   bars.push(["seconds, alone", formatSeconds(alone.seconds), parts(alone)]);
-  for (const [at, name] of [[batch, ""], [steadyState(d, r, null).batch, "full, "]]) {
+  for (const [at, name] of [[batch, ""], [steadyState(d, r).batch, "full, "]]) {
     const state = steadyState(d, r, at);
     const each = [state.parts.prefill, state.parts.linear, state.parts.attention, 0];
     bars.push([`${name}batch ${commas(at)}`, `${formatSeconds(state.secondsPerRequest)} each`, each]);
@@ -1094,9 +1080,8 @@ VIEWS.request = {
     const { linear } = cost.decode;
     const busy = linear.computeSeconds > linear.memorySeconds ? "compute" : "memory";
     const bars = sharesOf(d, r, s.batch);
-    const full = steadyState(d, r, null);
-    const share = (bar) => bar[2][0] / bar[2].reduce((sum, part) => sum + part, 0);
-    const says = (bar) => formatPercent(share(bar));
+    const full = steadyState(d, r);
+    const says = ([, , parts]) => formatPercent(parts[0] / total(parts, (part) => part));
     const tokens = r.prompt + r.output;
     return {
       bars,
@@ -1123,7 +1108,7 @@ VIEWS.request = {
     const [left, right] = [10, width - 10];
     let drawn = "";
     bars.forEach(([name, whole, parts], i) => {
-      const [y, sum] = [22 + 56 * i, parts.reduce((a, b) => a + b, 0)];
+      const [y, sum] = [22 + 56 * i, total(parts, (part) => part)];
       drawn += text(left, y - 6, name, "bold") + text(right, y - 6, whole, "quiet end");
       let x = left;
       parts.forEach((part, j) => {
@@ -1162,7 +1147,7 @@ VIEWS.plane = {
   compute(data, s) {
     const [d, r] = [deploymentOf(data, s), requestOf(s)];
     const state = steadyState(d, r, s.batch);
-    const full = steadyState(d, r, null);
+    const full = steadyState(d, r);
     const [about, over, reads] = [rho(d, r, s.batch), unless(() => omega(d, r)), chi(d, r)]; // without a cache no omega
     const { prefill, linear, attention } = state.parts;
     const [one, other] = ["memory is full", "the linear layers are busy"];
@@ -1181,19 +1166,19 @@ VIEWS.plane = {
       numbers: [
         ["rho, the estimate", general(about, 3)],
         ["prefill / decode, exact", r.output > 1 ? general(prefill / (linear + attention), 3) : "no decode step"],
-        ["prefill's share, exact", formatPercent(prefill / state.secondsPerRequest)],
+        ["prefill's share, exact", formatPercent(state.shares.prefill)],
         ["omega", over === null ? "-" : general(over, 3)],
         ["roof batch (estimate)", commas(Math.round(roofBatch(d, r)))], ["memory batch", commas(full.batch)],
         ["chi", general(reads, 3)],
-        ["cache reads on a full server", formatPercent(full.parts.attention / full.secondsPerRequest)],
+        ["cache reads on a full server", formatPercent(full.shares.attention)],
       ],
     };
   },
   svg({ edge, slope, batch, dots, here, said }, width) {
     const x = axis("new prompt tokens", 1, PLANE.prompts, { log: true });
     const y = axis("output tokens", 1, PLANE.outputs, { log: true });
-    const on = panel({ left: 56, right: width - 12, top: 26, bottom: 350 }, x, y);
-    let drawn = area(on, edge, edge.map(([a]) => [a, PLANE.outputs]), "cache faint") + on.drawn;
+    const on = panel({ right: width - 12, bottom: 350 }, x, y);
+    let drawn = on.area(edge, edge.map(([a]) => [a, PLANE.outputs]), "cache faint") + on.drawn;
     drawn += on.line(edge, "cache dashed");
     if (edge.length) drawn += text(on.left + 6, on.up(edge[0][1]) - 6, "omega = 1", "ink-cache");
     const [first, last] = [Math.max(1, 1 / slope), Math.min(PLANE.prompts, PLANE.outputs / slope)];
@@ -1225,7 +1210,7 @@ VIEWS.growth = {
   plays: "position",
   compute(data, s) {
     const [d, r, last] = [deploymentOf(data, s), requestOf(s), s.output - 1];
-    if (last < 2) throw new Refused("The answer has fewer than two steps, so nothing grows; choose a longer output.");
+    if (last < 2) refuse("The answer has fewer than two steps, so nothing grows; choose a longer output.");
     const at = (k, together) => ({ k, ...stepParts(d, r, k, s.batch, together) });
     const places = wholes(Array.from({ length: 33 }, (_, i) => 1 + ((last - 1) * i) / 32));
     const steady = places.map((k) => at(k, false));
@@ -1260,7 +1245,7 @@ VIEWS.growth = {
     };
   },
   svg({ steady, together, here, last, whole, top, said }, width) {
-    const on = panel({ left: 56, right: width - 12, top: 26, bottom: 270 },
+    const on = panel({ right: width - 12, bottom: 270 },
       axis("output tokens so far", 0, last + 1), axis("ms a step", 0, top));
     const sums = steady.map((p) => {
       const linear = 1e3 * (p.linear + p.other);
@@ -1269,14 +1254,14 @@ VIEWS.growth = {
     });
     let drawn = on.drawn;
     ["weights", "cache", "own"].forEach((look, i) => {
-      drawn += area(on, sums.map((sum) => sum[i]), sums.map((sum) => sum[i + 1]), look);
+      drawn += on.area(sums.map((sum) => sum[i]), sums.map((sum) => sum[i + 1]), look);
     });
     const later = sums.filter(([[k]]) => k >= here.k);
-    if (later.length > 1) drawn += area(on, later.map((sum) => sum[0]), later.map((sum) => sum[3]), "veil");
+    if (later.length > 1) drawn += on.area(later.map((sum) => sum[0]), later.map((sum) => sum[3]), "veil");
     if (together) drawn += on.line(together.map((p) => [p.k, 1e3 * p.seconds]), "edge dashed");
     drawn += on.line([[0, whole], [last + 1, whole]], "limit");
     drawn += text(on.left + 6, on.up(whole) - 5, `all of memory read once: ${general(whole, 3)} ms`, "quiet");
-    drawn += path(`M${px(on.across(here.k))} ${on.top}V${on.bottom}`, "now") + on.dot(here.k, 1e3 * here.seconds);
+    drawn += on.upright(here.k, "now") + on.dot(here.k, 1e3 * here.seconds);
     return picture(width, 314, said, drawn);
   },
 };
@@ -1294,35 +1279,31 @@ VIEWS.kinds = {
     const [d, { prompt, output }] = [deploymentOf(data, s), requestOf({ ...s, cached: 0 })];
     const tokens = prompt + output - 1;
     const places = geometric(1, 1e6, 61).map(Math.round);
-    const by = cacheByKind(d, tokens);
-    const curves = by.map((kind, i) => places.map((n) => [n, kindBytes(d.sizes.kinds[i], n)]));
-    const held = places.map((n) => [n, d.sequenceBytes(n)]);
-    const read = places.map((n) => [n, stepReads(d, n)]);
+    const [by, here, reads] = [cacheByKind(d, tokens), d.sequenceBytes(tokens), formatBytes(stepReads(d, tokens), 3)];
     const positions = d.maxPositions ?? Infinity;
     const size = (n) => (n <= positions ? formatBytes(d.sequenceBytes(n), 3) : "beyond its positions");
     const looks = ["weights", "prefill", "own", "other"];
     return {
-      curves: curves.map((points, i) => [points, looks[i % looks.length]]),
-      held, read, tokens,
-      here: d.sequenceBytes(tokens),
+      curves: d.sizes.kinds.map((kind, i) => [places.map((n) => [n, kindBytes(kind, n)]), looks[i % looks.length]]),
+      held: places.map((n) => [n, d.sequenceBytes(n)]), read: places.map((n) => [n, stepReads(d, n)]), tokens, here,
       legend: [["held", "held, all layers"], ["cache", "read in a step"],
         ...by.map((kind, i) => [looks[i % looks.length], `${kind.layers} × ${kind.label}`])],
-      said: `${s.model}: at ${commas(tokens)} tokens one sequence holds ${formatBytes(d.sequenceBytes(tokens), 3)}, ` +
-        `and a step reads ${formatBytes(stepReads(d, tokens), 3)} of it`,
+      said: `${s.model}: at ${commas(tokens)} tokens one sequence holds ${formatBytes(here, 3)}, ` +
+        `and a step reads ${reads} of it`,
       numbers: [
         ...by.map(({ layers, label, bytes }) =>
           [`${layers} × ${label}, at ${commas(tokens)} tokens`, formatBytes(bytes, 3)]),
         ["held at 1 token", size(1)], ["held at 4,096 tokens", size(4096)], ["held at 32,768 tokens", size(32_768)],
         ["held at 131,072 tokens", size(131_072)],
-        [`read in a step at ${commas(tokens)} tokens`, formatBytes(stepReads(d, tokens), 3)],
-        ["held by the batch", formatBytes(s.batch * d.sequenceBytes(tokens), 3)],
+        [`read in a step at ${commas(tokens)} tokens`, reads],
+        ["held by the batch", formatBytes(s.batch * here, 3)],
         ["weights", formatBytes(d.weightBytes, 3)],
       ],
     };
   },
   svg({ curves, held, read, tokens, here, said }, width) {
     const show = (value) => formatBytes(value, 1);
-    const on = panel({ left: 62, right: width - 12, top: 26, bottom: 310 },
+    const on = panel({ left: 62, right: width - 12, bottom: 310 },
       axis("tokens of the sequence", 1, 1e6, { log: true }),
       axis("bytes of one sequence", 1e3, 1e12, { log: true, show }));
     let drawn = on.drawn;
@@ -1342,8 +1323,8 @@ VIEWS.batch = {
   many: true,
   compute(data, s) {
     const [d, r] = [deploymentOf(data, s), requestOf(s)];
-    if (r.output < 2) throw new Refused("One output token has no time to the next one; choose a longer output.");
-    const full = steadyState(d, r, null);
+    if (r.output < 2) refuse("One output token has no time to the next one; choose a longer output.");
+    const full = steadyState(d, r);
     const places = wholes(geometric(1, full.batch, 28));
     const states = places.map((b) => steadyState(d, r, b));
     const mixed = places.map((b) => [b, steadyState(d, r, b, true).tokensPerSecond]);
@@ -1377,9 +1358,9 @@ VIEWS.batch = {
   },
   svg({ rates, mixed, roof, kept, here, target, memory, waits, said }, width) {
     const x = axis("", 1, 1e4, { log: true });
-    const upper = panel({ left: 56, right: width - 12, top: 26, bottom: 196 }, x,
+    const upper = panel({ right: width - 12, bottom: 196 }, x,
       axis("output tokens a second", 1, 1e5, { log: true }));
-    const lower = panel({ left: 56, right: width - 12, top: 246, bottom: 376 },
+    const lower = panel({ right: width - 12, top: 246, bottom: 376 },
       { ...x, said: "batch size (log scale)" }, axis("ms a token", 1, 1e3, { log: true }));
     let drawn = upper.drawn + lower.drawn;
     drawn += upper.line(mixed, "prefill dashed") + upper.line(rates, "edge") + lower.line(waits, "edge");
@@ -1414,7 +1395,7 @@ VIEWS.timeline = {
   many: true,
   compute(data, s) {
     const [d, r] = [deploymentOf(data, s), requestOf({ ...s, cached: 0 })];
-    const full = steadyState(d, r, null).batch;
+    const full = steadyState(d, r).batch;
     const most = Math.min(s.batch, full);
     const each = steadyState(d, r, most).secondsPerRequest; // at best one request is done in that time
     const watched = 4 * Math.max(most, 12) * each;
@@ -1422,13 +1403,14 @@ VIEWS.timeline = {
     let clock = 0;
     const many = gaps(Math.ceil(1.3 * watched * rate) + 20).map((gap) => (clock += gap / rate));
     const arrivals = many.filter((at) => at < watched);
-    if (arrivals.length < 2) throw new Refused("Hardly a request arrives in the time that is watched; raise the load.");
+    if (arrivals.length < 2) refuse("Hardly a request arrives in the time that is watched; raise the load.");
     const run = timeline(d, arrivals.map(() => r), arrivals, { maxBatch: most, horizon: watched });
     const { time, running, waiting } = run.occupancy;
-    const firsts = arrivals.map((at, i) => [at, run.firstToken[i] - at]).filter(([, wait]) => !Number.isNaN(wait));
+    const waits = arrivals.map((at, i) => [at, run.firstToken[i] - at]);
+    const firsts = waits.filter(([, wait]) => !Number.isNaN(wait));
     const median = (from, to) => {
-      const waits = arrivals.map((at, i) => [at, run.firstToken[i] - at]).filter(([at]) => at >= from && at < to);
-      const sorted = waits.map(([, wait]) => (Number.isNaN(wait) ? Infinity : wait)).sort((a, b) => a - b);
+      const those = waits.filter(([at]) => at >= from && at < to);
+      const sorted = those.map(([, wait]) => (Number.isNaN(wait) ? Infinity : wait)).sort((a, b) => a - b);
       return sorted[Math.floor((sorted.length - 1) / 2)] ?? null;
     };
     const words = (seconds) => seconds === null ? "no request arrived"
@@ -1457,8 +1439,8 @@ VIEWS.timeline = {
   },
   svg({ time, running, waiting, firsts, watched, most, said }, width) {
     const x = axis("", 0, watched);
-    const upper = panel({ left: 56, right: width - 12, top: 26, bottom: 206 }, x, axis("requests", 0, 6.5 * most));
-    const lower = panel({ left: 56, right: width - 12, top: 256, bottom: 376 }, { ...x, said: "seconds" },
+    const upper = panel({ right: width - 12, bottom: 206 }, x, axis("requests", 0, 6.5 * most));
+    const lower = panel({ right: width - 12, top: 256, bottom: 376 }, { ...x, said: "seconds" },
       axis("seconds to the first token", 0.01, 1000, { log: true, show: (value) => general(value, 3) }));
     const keep = Math.ceil(time.length / 300); // as many as there are pixels to tell them apart
     const inAll = (i) => Math.min(6.5 * most, running[i] + waiting[i]);
@@ -1466,7 +1448,7 @@ VIEWS.timeline = {
     const steps = seen.flatMap((one, i) => (i ? [[one[0], ...seen[i - 1].slice(1)], one] : [one]));
     const level = (i) => steps.map((one) => [one[0], i < 0 ? 0 : one[1 + i]]);
     const dots = firsts.filter(lower.inside).map(([at, wait]) => `M${px(lower.across(at))} ${px(lower.up(wait))}h0`);
-    let drawn = area(upper, level(-1), level(0), "cache") + area(upper, level(0), level(1), "prefill");
+    let drawn = upper.area(level(-1), level(0), "cache") + upper.area(level(0), level(1), "prefill");
     drawn += upper.drawn + lower.drawn + upper.line([[0, most], [watched, most]], "limit");
     drawn += text(upper.right - 4, upper.up(most) - 5, `at most ${commas(most)} at a time`, "end halo");
     return picture(width, 420, said, drawn + path(dots.join(""), "dots"));
@@ -1482,9 +1464,9 @@ VIEWS.prefill = {
   compute(data, s) {
     const [d, r] = [deploymentOf(data, s), requestOf(s)];
     const cost = requestCost(d, r, s.batch);
-    const full = steadyState(d, r, null);
+    const full = steadyState(d, r);
     const [alone, here] = [1, s.batch].map((b) => steadyState(d, r, b));
-    const share = (state) => state.parts.prefill / state.secondsPerRequest;
+    const share = (state) => state.shares.prefill;
     const saved = (part, k) => part * (1 - 1 / k);
     const clock = cost.ttft / cost.undisturbed;
     const parts = [["alone", share(alone), "edge"], [`batch ${commas(s.batch)}`, share(here), "prefill"],
@@ -1509,9 +1491,9 @@ VIEWS.prefill = {
     };
   },
   svg({ curves, times, said }, width) {
-    const on = panel({ left: 56, right: width - 12, top: 26, bottom: 270 },
+    const on = panel({ right: width - 12, bottom: 270 },
       axis("prefill this many times as fast", 1, 1000, { log: true }), axis("% of time saved", 0, 100));
-    let drawn = on.drawn + path(`M${px(on.across(times))} ${on.top}V${on.bottom}`, "now");
+    let drawn = on.drawn + on.upright(times, "now");
     for (const [look, points, at] of curves) drawn += on.line(points, look) + on.dot(times, at, "small", 4);
     return picture(width, 314, said, drawn);
   },
@@ -1571,8 +1553,8 @@ VIEWS.price = {
   many: true,
   compute(data, s) {
     const [d, r] = [deploymentOf(data, s), requestOf(s)];
-    if (r.output < 2) throw new Refused("One output token comes from the prefill: there is no step to price.");
-    const full = steadyState(d, r, null).batch;
+    if (r.output < 2) refuse("One output token comes from the prefill: there is no step to price.");
+    const full = steadyState(d, r).batch;
     const worth = (b) => outputTokenInPromptTokens(d, r, b);
     const million = (b) => (priceOfRequest(d, r, b, s.dollars) * 1e6) / r.output;
     const here = worth(s.batch);
@@ -1593,7 +1575,7 @@ VIEWS.price = {
     };
   },
   svg({ prices, full, here, said }, width) {
-    const on = panel({ left: 56, right: width - 12, top: 26, bottom: 290 },
+    const on = panel({ right: width - 12, bottom: 290 },
       axis("batch size", 1, 1e4, { log: true }), axis("price, in prompt tokens", 1, 1e4, { log: true }));
     let drawn = on.drawn + on.line(prices, "edge") + on.mark(full, `memory is full: ${commas(full)}`) + on.dot(...here);
     drawn += on.line([[1, 1], [1e4, 1]], "limit") + text(on.right - 4, on.up(1) - 5, "a prompt token", "quiet end");
@@ -1710,15 +1692,7 @@ export function still(data, name, start = {}, image = "") {
 
 // Single changes of a setting after which the view can be computed: [words, change], the nearest first.
 function waysOut(data, view, s, deep = true) {
-  const works = (change) => {
-    try {
-      view.compute(data, { ...s, ...change });
-      return true;
-    } catch (error) {
-      if (error instanceof Refused) return false;
-      throw error;
-    }
-  };
+  const works = (change) => unless(() => view.compute(data, { ...s, ...change })) !== null;
   const found = [];
   const largest = (key, least) => {
     if (!(key in RANGES) || !view.controls.includes(key) || s[key] <= least || !works({ [key]: least })) return;

@@ -28,7 +28,6 @@ from lessonlib.model.model import Model
 from lessonlib.model.precision import BITS
 from lessonlib.model.sparse import BlockIndexer, BlockSparseAttention, Indexer, SparseLatentAttention
 from lessonlib.model.state import ConstantState
-from lessonlib.policy.levers import RELOAD_RATES
 from lessonlib.policy.ranking import usual_levers
 from lessonlib.request.request import Request
 from lessonlib.time.accelerator import Accelerator
@@ -145,8 +144,6 @@ def _numbers(model: Model) -> dict[str, Any]:
         "name": model.name,
         "width": model.width,
         "layers": model.layers,
-        "parameters": model.parameters,
-        "active_parameters": model.active_parameters,
         "max_positions": model.max_positions,
     }
     if unknown := _why_unknown(model):
@@ -260,5 +257,4 @@ def explorer_data(own_models: Iterable[Model] = (), own_accelerators: Iterable[A
         "precisions": {name: dict(parts) for name, parts in PRECISIONS.items()},
         "efficiencies": {"floor": asdict(Efficiency())},
         "presets": _presets(),
-        "reload_rates": dict(RELOAD_RATES),
     }

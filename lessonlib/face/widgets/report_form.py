@@ -7,14 +7,13 @@ stays. Needs ipywidgets, imported only with this module.
 import os
 import re
 from collections.abc import Callable
-from html import escape
 from typing import Any
 
 import ipywidgets
 
 from lessonlib.base.errors import InvalidInputError, LessonError, printable, shown
 from lessonlib.face.report.report import TrafficReport, hourly_price, traffic_report
-from lessonlib.face.widgets.choosers import choose_model, choose_traffic
+from lessonlib.face.widgets.choosers import choose_model, choose_traffic, sentence
 from lessonlib.facts.catalogue import load_accelerator, load_model, model_names
 from lessonlib.facts.tables import DATA, load_table
 from lessonlib.measured.efficiency import typical_efficiency
@@ -124,9 +123,7 @@ class ReportForm(ipywidgets.VBox):
             self._say("alert", f"Not done. {error}{' The report below stays.' if self.report else ''}")
 
     def _say(self, role: str, words: str) -> None:
-        weight = "bold" if role == "alert" else "normal"
-        style = f"white-space:normal;line-height:1.4;overflow-wrap:anywhere;font-weight:{weight}"
-        self.said.value = f'<div role="{role}" style="{style}">{escape(printable(words))}</div>'
+        self.said.value = sentence(role, words)
 
     def __repr__(self) -> str:
         """What a page shows that has no form: a notebook not trusted yet, GitHub, an export."""

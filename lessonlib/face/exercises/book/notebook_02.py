@@ -36,8 +36,7 @@ def agent_prefill_share(answer: Number) -> str:
     )
     return (
         f"Prefill takes {1e3 * cost.prefill.seconds:.0f} ms and decode {cost.decode.seconds:.2f} s: prefill is "
-        f"{answer} "
-        f"of the time. It has {100 * cost.prefill.flops / cost.flops:.0f} % of the FLOPs, but is only one of "
+        f"{answer} of the time. It has {100 * cost.prefill.flops / cost.flops:.0f} % of the FLOPs, but is only one of "
         f"{AGENT.output} passes."
     )
 

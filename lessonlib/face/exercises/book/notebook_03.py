@@ -183,8 +183,7 @@ def cache_passes_weights(answer: Number) -> str:
     )
     return (
         f"{weights / 1e9:.3f} GB / (32 x {each:,.0f} bytes) = {weights / (32 * each):.1f}, and the first whole span "
-        "above "
-        f"that is {answer}. At batch 1 it would be {alone:,} tokens."
+        f"above that is {answer}. At batch 1 it would be {alone:,} tokens."
     )
 
 
@@ -209,8 +208,7 @@ def twice_the_answer(answer: Number) -> str:
     )
     return (
         f"Reading the weights takes {once.decode.linear.seconds:.0f} s, then {twice.decode.linear.seconds:.0f} s: "
-        "twice "
-        f"as long. Reading the caches takes {once.decode.attention.seconds:.0f} s, then "
+        f"twice as long. Reading the caches takes {once.decode.attention.seconds:.0f} s, then "
         f"{twice.decode.attention.seconds:.0f} s: four times as long. Together they take {answer} as long."
     )
 

@@ -110,11 +110,9 @@ def lever_at_limit(answer: Choice) -> str:
         f"token still needs a pass: {prefix:.4f} times as fast.",
         b=f"Decode waits for memory, not for FLOPs: the server is {peak:.4f} times as fast.",
         c=f"It is {int4:.2f} times as fast: weights are only {weights:.0f} % of the time, and the room they leave "
-        "holds a "
-        "few more requests.",
+        "holds a few more requests.",
         d=f"It is {fp8:.2f} times as fast. Cache reads are {reads:.0f} % of the time, and half the bytes also make "
-        "room "
-        "for twice the batch, so twice as many requests share the weights.",
+        "room for twice the batch, so twice as many requests share the weights.",
     )
     return f"{answer}. It makes the server {fp8:.2f} times as fast, and int4 weights {int4:.2f} times."
 
@@ -174,9 +172,8 @@ def half_the_thought(answer: Number) -> str:
     answer.value = half.speedup_at_limit(server(), REASONING)
     answer.slip(2, "Half the steps is right. But each of them also reads caches that are half as long.")
     return (
-        f"A request has half the steps, with caches half as long: reading them takes a quarter of the time. And "
-        f"{after} "
-        f"requests share the weights instead of {before}: it finishes {answer} as many."
+        "A request has half the steps, with caches half as long: reading them takes a quarter of the time. And "
+        f"{after} requests share the weights instead of {before}: it finishes {answer} as many."
     )
 
 
@@ -220,8 +217,7 @@ def speculation_experts(answer: Number) -> str:
     answer.slip(tokens * one / separate, "You gave every token experts of its own. Some tokens choose the same ones.")
     return (
         f"A round yields {tokens:.2f} tokens. Its pass reads {five / 1e9:.2f} GB, and a step {one / 1e9:.2f} GB: "
-        f"{answer} "
-        "as fast, which is slower."
+        f"{answer} as fast, which is slower."
     )
 
 
@@ -262,8 +258,7 @@ def bandwidth_with_overhead(answer: Number) -> str:
     )
     return (
         f"It takes {before:.1f} s before and {after:.1f} s after, and {overhead:.1f} s of each is overhead: {answer} "
-        "as "
-        "fast."
+        "as fast."
     )
 
 

@@ -48,8 +48,7 @@ def how_near_on_a_cpu(answer: Choice) -> str:
     least, most = recorded_steps()
     answer.says(
         a=f"The prediction does not come that near. The steps take {least:.0f} to {most:.0f} % longer: a step does a "
-        "little that moves "
-        "hardly any bytes.",
+        "little that moves hardly any bytes.",
         b=f"They take {least:.0f} to {most:.0f} % longer. Most of a step is moving its bytes.",
         c=f"The prediction comes nearer than that. The steps take {least:.0f} to {most:.0f} % longer.",
     )

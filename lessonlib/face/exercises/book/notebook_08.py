@@ -1,20 +1,16 @@
 """The exercises of notebook 08_predicted_and_published."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from statistics import median
 
-from lessonlib.face.exercises.book.common import INT4, REASONING, server
+from lessonlib.face.exercises.book.common import REASONING, server
 from lessonlib.face.exercises.exercises import Choice, Number, choice, number, predict
+from lessonlib.face.sentences import batch_where_w8a8_leads
 from lessonlib.facts.catalogue import load_accelerator
-from lessonlib.facts.workloads import load_workload
 from lessonlib.measured.calibration import relative_errors
 from lessonlib.measured.efficiency import decode_fits, decode_search, typical_efficiency
 from lessonlib.measured.published import SUSPECTS, deployment_of, point_of, published_row
-from lessonlib.policy.full_server import memory_batch
-from lessonlib.policy.levers import quantised
 from lessonlib.request.cost import request_cost
-from lessonlib.time.deployment import Efficiency
 
 
 def _fractions(memory_class: str) -> list[float]:
@@ -124,8 +120,7 @@ def slope_of_the_cache(answer: Number) -> str:
     answer.slip(4 * percent, "You counted all query heads. The cache has the KV heads only.")
     return (
         f"A token has {each:,.0f} B of cache. At {bandwidth / 1e12:.1f} TB/s they take {1e9 * each / bandwidth:.2f} "
-        "ns, which "
-        f"is {answer} of {1e9 * row.value:.0f} ns."
+        f"ns, which is {answer} of {1e9 * row.value:.0f} ns."
     )
 
 
@@ -179,13 +174,6 @@ def reasoning_on_an_a100(answer: Number) -> str:
     )
 
 
-def _turns(efficiency: Efficiency) -> Iterator[int]:
-    """The batches of chat's mean requests at which W8A8 is faster than int4 weights."""
-    machine, chat, w8a8 = replace(server(), efficiency=efficiency), load_workload("chat").mean, quantised(blocks="fp8")
-    batches = range(1, memory_batch(machine, chat) + 1)
-    return (b for b in batches if w8a8.speedup(machine, chat, b) > INT4.speedup(machine, chat, b))
-
-
 @predict("requests", tolerance=0.3)
 def levers_change_places(answer: Number) -> str:
     """At the floor W8A8 gains more than int4 weights do on a chat server from a batch of 26 on. From which batch on
@@ -195,9 +183,9 @@ def levers_change_places(answer: Number) -> str:
     - So computing becomes the longer part from a smaller batch on, and W8A8 is the lever that halves it.
     """
     typical = typical_efficiency("h100-sxm").middle
-    floor, answer.value = next(_turns(Efficiency())), float(next(_turns(typical)))
+    floor, answer.value = map(batch_where_w8a8_leads, (server(), replace(server(), efficiency=typical)))
     answer.slip(floor, "That is the batch at the floor. Real servers lose more of the FLOP/s than of the bandwidth.")
     return (
-        f"They change places not at {floor} but at {answer}: a typical server reaches {typical.mfu:.2f} of the peak "
-        f"and {typical.mbu:.2f} of the bandwidth, so FLOPs count sooner."
+        f"They change places not at {floor:.0f} but at {answer}: a typical server reaches {typical.mfu:.2f} of the "
+        f"peak and {typical.mbu:.2f} of the bandwidth, so FLOPs count sooner."
     )

@@ -53,8 +53,7 @@ def sample_concurrency(answer: Number) -> str:
     )
     return (
         f"It holds {answer}. Over time a place holds {free / sample_limit() / each:,.0f} tokens, and the mean request "
-        "has "
-        f"{mean:,.0f} in the middle of its answer; by that {by_mean:,.0f} would fit."
+        f"has {mean:,.0f} in the middle of its answer; by that {by_mean:,.0f} would fit."
     )
 
 
