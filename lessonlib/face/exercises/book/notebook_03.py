@@ -171,7 +171,7 @@ def cache_passes_weights(answer: Number) -> str:
     """At batch 32, from a span of how many tokens on does a step move more bytes of cache than of weights?
 
     - A step reads 15.01 GB of weights, whatever the batch.
-    - Divide 15.01 GB / (32 sequences x 131,072 bytes).
+    - Divide 15.01 GB by 32 sequences x 131,072 bytes.
     """
     weights, each = server().sizes.dense_bytes, server().cache_bytes_per_token
     alone, full = (span_where_cache_passes_weights(server(), batch) or 0 for batch in (1, 32))
@@ -183,8 +183,7 @@ def cache_passes_weights(answer: Number) -> str:
     )
     return (
         f"{weights / 1e9:.3f} GB / (32 x {each:,.0f} bytes) = {weights / (32 * each):.1f}, and the first whole span "
-        "above "
-        f"that is {answer}. At batch 1 it would be {alone:,} tokens."
+        f"above that is {answer}. At batch 1 it would be {alone:,} tokens."
     )
 
 
@@ -209,8 +208,7 @@ def twice_the_answer(answer: Number) -> str:
     )
     return (
         f"Reading the weights takes {once.decode.linear.seconds:.0f} s, then {twice.decode.linear.seconds:.0f} s: "
-        "twice "
-        f"as long. Reading the caches takes {once.decode.attention.seconds:.0f} s, then "
+        f"twice as long. Reading the caches takes {once.decode.attention.seconds:.0f} s, then "
         f"{twice.decode.attention.seconds:.0f} s: four times as long. Together they take {answer} as long."
     )
 

@@ -140,8 +140,7 @@ def wall_before_roof(answer: Choice) -> str:
     )
     return (
         f"{answer}. At batch {limit} the caches take {100 * share:.0f} % of the steps' time, and batching never "
-        "divides "
-        "a cache."
+        "divides a cache."
     )
 
 
@@ -216,8 +215,7 @@ def slots_of_a_static_batch(answer: Number) -> str:
     answer.value = 100 * answers.mean() / longest
     return (
         f"The longest of 32 has {longest:,.0f} tokens on average, and the mean answer {answers.mean():,.0f}: {answer} "
-        "of the "
-        "slots are used."
+        "of the slots are used."
     )
 
 

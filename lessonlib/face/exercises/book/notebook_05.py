@@ -131,8 +131,7 @@ def short_prompt(answer: Number) -> str:
     answer.slip(exact - 1, "Nearly: that is the number of steps. The prefill emits one more token.")
     return (
         f"The prefill takes {1e3 * prefill:.3f} ms, and a step as long, {1e3 * step:.3f} ms. 5 to 95 is 1 to 19, and "
-        "the "
-        f"prefill emits the first token: {answer}. rho says {rho:.1f}."
+        f"the prefill emits the first token: {answer}. rho says {rho:.1f}."
     )
 
 

@@ -110,11 +110,9 @@ def lever_at_limit(answer: Choice) -> str:
         f"token still needs a pass: {prefix:.4f} times as fast.",
         b=f"Decode waits for memory, not for FLOPs: the server is {peak:.4f} times as fast.",
         c=f"It is {int4:.2f} times as fast: weights are only {weights:.0f} % of the time, and the room they leave "
-        "holds a "
-        "few more requests.",
+        "holds a few more requests.",
         d=f"It is {fp8:.2f} times as fast. Cache reads are {reads:.0f} % of the time, and half the bytes also make "
-        "room "
-        "for twice the batch, so twice as many requests share the weights.",
+        "room for twice the batch, so twice as many requests share the weights.",
     )
     return f"{answer}. It makes the server {fp8:.2f} times as fast, and int4 weights {int4:.2f} times."
 
@@ -262,8 +260,7 @@ def bandwidth_with_overhead(answer: Number) -> str:
     )
     return (
         f"It takes {before:.1f} s before and {after:.1f} s after, and {overhead:.1f} s of each is overhead: {answer} "
-        "as "
-        "fast."
+        "as fast."
     )
 
 

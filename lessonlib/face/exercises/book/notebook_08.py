@@ -124,8 +124,7 @@ def slope_of_the_cache(answer: Number) -> str:
     answer.slip(4 * percent, "You counted all query heads. The cache has the KV heads only.")
     return (
         f"A token has {each:,.0f} B of cache. At {bandwidth / 1e12:.1f} TB/s they take {1e9 * each / bandwidth:.2f} "
-        "ns, which "
-        f"is {answer} of {1e9 * row.value:.0f} ns."
+        f"ns, which is {answer} of {1e9 * row.value:.0f} ns."
     )
 
 

@@ -52,8 +52,7 @@ def quiz_compute_bound_prompt(answer: Number) -> str:
     answer.slip(smallest_compute_bound_prompt(), "That is the prompt for an H100. This GPU has another ridge point.")
     return (
         f"It has {answer}. The ridge point is {machine().peak / machine().bandwidth:.1f} FLOP/byte, and in bf16 a "
-        "token does "
-        "about 1 FLOP for each byte of weights."
+        "token does about 1 FLOP for each byte of weights."
     )
 
 
@@ -200,8 +199,7 @@ def quiz_experts_read(answer: Number) -> str:
     answer.slip(1, "That would be right for a dense model. Here each token chooses experts of its own.")
     return (
         f"It reads {one / 1e9:.1f} GB at batch 1 and {many / 1e9:.1f} GB at batch 8: {answer} as many. Nearly all of "
-        "the 8 "
-        "experts of a layer are chosen by some token."
+        "the 8 experts of a layer are chosen by some token."
     )
 
 
