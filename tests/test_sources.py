@@ -46,6 +46,11 @@ def test_what_a_notebook_uses_is_found_in_its_code():
     assert {"measurements", "workload_quantiles"} <= set(found["tables"])
 
 
+def test_what_answers_an_exercise_or_holds_a_number_of_prose_is_found_too():
+    asked, said = (next(path for path in sources.NOTEBOOKS if path.stem.startswith(of)) for of in ("09", "02"))
+    assert "mixtral-8x7b" in sources.used(asked)["models"] and "qwen3-32b" in sources.used(said)["models"]
+
+
 @pytest.mark.parametrize("line", ["Nobody (1999)", "Shazeer 2019", "Shazeer (2019), and others"])
 def test_a_line_of_another_form_is_an_error(line, monkeypatch):
     path = sources.NOTEBOOKS[0]

@@ -4,7 +4,8 @@
     make sources ARGS=--check       changes nothing; ends with 1 where the page is behind
 
 The papers are the rows of data/references.csv, all else the source and licence columns of data/. What a notebook rests
-on is found in it: papers by the line at its foot, models, devices, workloads and tables by the names in its cells.
+on is found in it: papers by the line at its foot, models, devices, workloads and tables by the names in its cells;
+models and devices also by those in what answers its exercises and what holds the numbers of its prose.
 """
 
 import argparse
@@ -13,7 +14,7 @@ import json
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import groupby
 from pathlib import Path
@@ -27,6 +28,7 @@ from lessonlib.facts import load_table, model_record  # noqa: E402
 
 PAGE = ROOT / "docs" / "sources.md"
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+BOOK, HELD = ROOT / "lessonlib" / "face" / "exercises" / "book", ROOT / "tests" / "prose"
 FOOT = re.compile(
     r"## Sources\n\n(.+?)\. In full, with the data of this page: \[sources\]\(\.\./docs/sources\.md#(.+?)\)\."
 )
@@ -95,10 +97,14 @@ def anchor(path: Path) -> str:
 
 def words_of(path: Path) -> tuple[set[str], set[str]]:
     """The words in the texts of a notebook's code, and the names that the code uses."""
+    return words_in(source for kind, source in cells(path) if kind == "code")
+
+
+def words_in(sources: Iterable[str]) -> tuple[set[str], set[str]]:
     texts: set[str] = set()
     names: set[str] = set()
-    for kind, source in cells(path):
-        for node in ast.walk(ast.parse(source)) if kind == "code" else ():
+    for source in sources:
+        for node in ast.walk(ast.parse(source)):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 texts |= set(re.split(r"[\s,]+", node.value))
             elif isinstance(node, ast.Name | ast.Attribute | ast.alias):
@@ -111,14 +117,16 @@ def _name(node: ast.Name | ast.Attribute | ast.alias) -> str:
 
 
 def used(path: Path) -> dict[str, list[str]]:
-    """Models, devices, workloads and tables of data/ that a notebook's code names."""
+    """Models, devices, workloads and tables of data/ that a notebook's code names, or what makes its numbers."""
     texts, names = words_of(path)
+    behind = (BOOK / f"notebook_{path.stem[:2]}.py", HELD / f"{path.stem}.py")
+    held = texts | words_in(file.read_text(encoding="utf-8") for file in behind if file.exists())[0]
     tables = {name for name in (*QUOTED, "measurements", "sample_traffic") if name in texts}
     tables |= {table for table, readers in READ_BY.items() if names & set(readers.split())}
     tables |= {table for key, table in ASKED_OF.items() if key in texts}
     return {
-        "models": [name for name in model_names() if name in texts],
-        "devices": [name for name in accelerator_names() if name in texts],
+        "models": [name for name in model_names() if name in held],
+        "devices": [name for name in accelerator_names() if name in held],
         "workloads": [name for name in workload_names() if name in texts],
         "tables": sorted(tables),
     }

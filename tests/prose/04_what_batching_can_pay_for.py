@@ -76,7 +76,9 @@ HELD = {
     ),
     "stores 61 GB": lambda: f"stores {mixture().weight_bytes / 1e9:.0f} GB",
     "caches of 4,989 tokens": lambda: f"caches of {MEAN_CACHE:,} tokens",
-    "200 GB/s one way": lambda: f"{load_accelerator('h800-sxm').link / 1e9:.0f} GB/s one way",
+    "450 GB/s one way (H800s: 200 GB/s)": lambda: "{:.0f} GB/s one way (H800s: {:.0f} GB/s)".format(
+        *(load_accelerator(name).link / 1e9 for name in ("h200-sxm", "h800-sxm"))
+    ),
     "at 50 GB/s between": lambda: "at 50 GB/s between",
     "on 144 H800s": lambda: "on 144 H800s",
     "published 14,800 output tokens/s for a node of 8: 1,850 a GPU": lambda: (

@@ -171,7 +171,7 @@ def cache_passes_weights(answer: Number) -> str:
     """At batch 32, from a span of how many tokens on does a step move more bytes of cache than of weights?
 
     - A step reads 15.01 GB of weights, whatever the batch.
-    - Divide 15.01 GB / (32 sequences x 131,072 bytes).
+    - Divide 15.01 GB by 32 sequences x 131,072 bytes.
     """
     weights, each = server().sizes.dense_bytes, server().cache_bytes_per_token
     alone, full = (span_where_cache_passes_weights(server(), batch) or 0 for batch in (1, 32))

@@ -2,6 +2,8 @@
 
 from functools import cache
 
+import numpy as np
+
 from lessonlib.face.exercises.exercises import Choice, Number, choice, predict
 from lessonlib.facts.catalogue import load_accelerator, load_model
 from lessonlib.facts.own_traffic import OwnTraffic, read_traffic
@@ -51,9 +53,10 @@ def sample_concurrency(answer: Number) -> str:
         "You divided by the mean lengths. A long answer stays longer, so at any moment more of the requests under "
         "way are long ones.",
     )
+    held = np.average(sample().prompt + sample().output / 2, weights=sample().output)
     return (
-        f"It holds {answer}. Over time a place holds {free / sample_limit() / each:,.0f} tokens, and the mean request "
-        f"has {mean:,.0f} in the middle of its answer; by that {by_mean:,.0f} would fit."
+        f"It holds {answer}. Over time a place holds {held:,.0f} tokens, and the mean request has {mean:,.0f} in the "
+        f"middle of its answer; by that {by_mean:,.0f} would fit."
     )
 
 
