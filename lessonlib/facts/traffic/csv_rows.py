@@ -11,7 +11,7 @@ from typing import Any
 from lessonlib.base.errors import InvalidInputError, shown
 from lessonlib.facts.traffic.columns import Columns, ColumnsError, find_columns
 from lessonlib.facts.traffic.json_values import FEW, NameTwiceError, Values, once
-from lessonlib.facts.traffic.numbers import Block, WrongRowsError
+from lessonlib.facts.traffic.numbers import TAIL, Block, WrongRowsError
 
 DELIMITERS = ",;\t|"
 BLANK = " \t\r\n,;|"  # a line of these alone names no column
@@ -90,7 +90,7 @@ class CsvRows:
                     raise WrongRowsError(wrong, lines)
             if not rows:
                 continue
-            block = Block(lines, lambda place, rows=rows: list(map(itemgetter(place), rows)))  # type: ignore[misc]
+            block = Block(lines, lambda place, rows=rows: list(map(itemgetter(place), rows)), rows[-TAIL:])  # type: ignore[misc]
             if self.threes is None:
                 others = [block.pick(place) for place in range(1, width)]
                 self.threes = width > 2 and self.delimiter == "," and all(map(_of_three_digits, others))

@@ -4,11 +4,12 @@ A column is the dotted path to a number.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain, islice
 from typing import Any
 
 from lessonlib.base.errors import InvalidInputError, shown
-from lessonlib.facts.traffic.columns import FAILED, Columns, ColumnsError, find_columns, part_names, plain
+from lessonlib.facts.traffic.columns import FAILED, Columns, ColumnsError, find_columns, is_part, more_parts, plain
 from lessonlib.facts.traffic.json_values import FEW, JsonValues, Values
 from lessonlib.facts.traffic.numbers import Block
 
@@ -59,12 +60,15 @@ class JsonRows:
             if isinstance(row, dict):
                 paths |= dict.fromkeys(_leaves(_unpacked(row)))
         for path in list(paths):  # what an error is, is seen whole
-            paths |= {path[:depth]: None for depth in range(1, len(path)) if plain(path[depth - 1]) in FAILED}
+            paths |= {
+                path[:depth]: None for depth in range(1, len(path)) if FAILED.get(plain(path[depth - 1])) == "problem"
+            }
         try:
             self._name(list(paths))
         except ColumnsError as problem:
             return problem
-        self.source.watch = tuple(f'"{self.paths[place][-1]}"' for place in self.columns.places.values())
+        watched = [self.paths[place] for place in (*self.columns.places.values(), *self.columns.failed)]
+        self.source.watch = tuple(dict.fromkeys(f'"{name}"' for path in watched for name in path[-2:]))
         place = self.columns.places["prompt"]
         self.unpack = any(isinstance(row, dict) and isinstance(row.get("attributes"), list) for row in rows)
         self.lists = any(isinstance(_at(row, self.paths[place]), list) for row in map(_unpacked, rows))
@@ -81,13 +85,15 @@ class JsonRows:
 
     def _look_again(self, rows: Sequence[Any], keys: set[str], line: int) -> None:
         """Take in columns of parts, such as thought tokens, that come up for the first time."""
-        new = {path for row in rows for path in _leaves(row) if plain(path[-1]) in part_names()} - set(self.paths)
+        new = {path for row in rows for path in _leaves(row) if is_part(".".join(path))} - set(self.paths)
         before = self.columns.places
         if new:
             try:
                 self._name([*self.paths, *sorted(new)])
             except ColumnsError as problem:
                 self.source.refuse(line, str(problem).rstrip("."))
+            places = {**more_parts(self.titles, self.columns), **before, **self.columns.places}
+            self.columns = replace(self.columns, places=places)
             if any(self.columns.places.get(kind) != place for kind, place in before.items()):
                 names = ", ".join(shown(".".join(path)) for path in sorted(new))
                 self.source.refuse(line, f"new names, {names}, change what the others mean; part the log here")
@@ -138,7 +144,8 @@ class JsonRows:
 
     def _needed(self) -> set[int]:
         columns = self.columns
-        return {0, len(self.titles) - 1, *columns.places.values(), *columns.failed, *columns.many}
+        named = () if columns.named is None else (columns.named,)
+        return {0, len(self.titles) - 1, *columns.places.values(), *columns.failed, *columns.many, *named}
 
 
 def _leaves(row: Mapping[str, Any], before: Path = ()) -> Iterator[Path]:

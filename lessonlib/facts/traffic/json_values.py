@@ -15,6 +15,7 @@ from lessonlib.base.errors import InvalidInputError, shown
 FEW = 100  # rows that are decoded at a time: more of them would leave the processor's cache
 PIECE = 2**20  # characters
 DECODER = json.JSONDecoder()
+ESCAPED = re.compile(r"\\u00[2-7]").search  # of a letter that needs none: a name may be spelled so
 SPACE, BETWEEN = re.compile(r"\s*"), re.compile(r"[\s,]*")
 
 Values = Iterator[tuple[Any, int]]
@@ -59,7 +60,8 @@ class JsonValues:
         """A block at a time by the C scanner; what it cannot take so, or may hold a name twice, line by line."""
         scan: Any = DECODER.scan_once  # type: ignore[attr-defined]
         while block := list(islice(lines, FEW)):
-            simple = bool(self.watch) and all(max(map(methodcaller("count", key), block)) < 2 for key in self.watch)
+            simple = bool(self.watch) and not any(map(ESCAPED, block))
+            simple = simple and all(max(map(methodcaller("count", key), block)) < 2 for key in self.watch)
             try:
                 pairs = [scan(line, 0) for line in block] if simple else []
                 rests = {line[end:] for line, (_, end) in zip(block, pairs, strict=True)} if simple else {"?"}
