@@ -42,8 +42,8 @@ HELD = {
         f"{'but not' if mixed_share(Efficiency()) < 0.02 < mixed_share(LOSSES) else 'and also'} at these efficiencies"
     ),
     "doubles chat at best. Production R1 and the agent gain about an eighth": lambda: (
-        f"{'doubles' if 2 < gained('chat') < 2.5 else 'speeds up'} chat at best. Production R1 and the agent gain about "
-        f"{'an eighth' if max(abs(gained(name) - 1 - 1 / 8) for name in MIDDLING) < 0.005 else 'less'}"
+        f"{'doubles' if 2 < gained('chat') < 2.5 else 'speeds up'} chat at best. Production R1 and the agent gain "
+        f"about {'an eighth' if max(abs(gained(name) - 1 - 1 / 8) for name in MIDDLING) < 0.005 else 'less'}"
     ),
     "a network card of 50 GB/s": lambda: f"a network card of {CARD / 1e9:.0f} GB/s",
     "stays below 0.2 % in every column": lambda: (
