@@ -171,6 +171,13 @@ def test_a_module_becomes_a_function():
             in_a_function(f"{source}{line}\n", "m.js")
 
 
+def test_code_that_is_no_python_is_shown_as_it_is():
+    sources = ["import math", "%matplotlib inline\nimport math", "!ls", "%%bash\nls", "1 +"]
+    made = chapter("05", new_notebook(cells=[new_code_cell(source) for source in sources])).notebook
+    assert [cell.source for cell in made.cells] == sources
+    assert [cell.metadata.tags for cell in made.cells] == [["hide-input"], [], [], [], []]
+
+
 def test_what_a_page_cannot_show_is_refused():
     strange = new_output("display_data", {"application/x-strange": "?"})
     with pytest.raises(ChapterError, match="05: an output has no form that a page shows"):
