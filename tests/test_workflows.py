@@ -1,4 +1,4 @@
-"""The workflows, which nothing here can run, read as data: their commands are there, and each says that it has not run."""
+"""The workflows, which nothing here can run, read as data: what they call is there, and pages say they have not run."""
 
 import re
 from pathlib import Path

@@ -41,9 +41,8 @@ def memory(name: str, usual: str) -> str:
     words = os.environ.get(name, usual)
     found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([MGT])", words)
     if not found or float(found[1]) * 1024 ** (" KMGT".index(found[2])) < LEAST_MEMORY:
-        raise SystemExit(
-            f"{name} is {words!r}; expected a number with M or G behind it, at least {LEAST_MEMORY >> 20}M, such as {usual}."
-        )
+        least = f"{LEAST_MEMORY >> 20}M"
+        raise SystemExit(f"{name} is {words!r}; expected a number with M or G, at least {least}, such as {usual}.")
     return words
 
 
