@@ -15,6 +15,7 @@ from reading import NOTEBOOKS
 import book
 from chapters import ASKS, LINKS, STANDING, ChapterError, chapter
 from lessonlib.face.exercises.asking import all_exercises, find
+from mathml import font
 from scripts import ScriptError, in_a_function
 from terms import terms
 
@@ -85,6 +86,10 @@ def test_a_chapter_has_the_questions_and_pictures_of_its_notebook(path, site):
         text, exercise = " ".join(element.get_text(" ").split()), find(element["data-key"])
         for part in (exercise.question, *exercise.options.values(), *exercise.hints, exercise.answer.solution):
             assert " ".join(part.split()) in text
+
+
+def test_the_font_of_formulas_is_made_without_a_warning(caplog):
+    assert font()[:4] == b"wOFF" and caplog.records == []
 
 
 def test_every_formula_is_drawn(site):
