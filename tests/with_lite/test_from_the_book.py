@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 import yaml
-from in_browser import SiteNotebook, failed
-from lab import ROOT
+from in_browser import SiteNotebook, failed, printed
+from lab import NOTEBOOKS, ROOT
 
 import book
 import lite
 import sites
 
+BELOW = "lesson"  # where a host has the pages of a repository: below its name
 WORKFLOW = ROOT / ".github" / "workflows" / "book.yml"
 
 
@@ -41,9 +42,9 @@ def published(tmp_path_factory):
     (upload,) = (step["with"]["path"] for step in steps if "upload-pages" in step.get("uses", ""))
     subprocess.run(["bash", "-euo", "pipefail", "-c", gather], cwd=folder, check=True)
     (folder / "server").mkdir()
-    (folder / upload).rename(folder / "server" / "lesson")  # Pages of a repository lie below its name
+    (folder / upload).rename(folder / "server" / BELOW)
     with sites.served(folder / "server") as address:
-        yield f"{address}/lesson"
+        yield f"{address}/{BELOW}"
 
 
 def test_the_address_of_all_leads_to_the_book(browser, published):
@@ -61,6 +62,8 @@ def test_open_live_opens_that_notebook_and_its_first_cell_runs(name, browser, pu
         assert notebook.page.evaluate("window.jupyterapp.shell.currentWidget.context.path") == f"{lite.FOLDER}/{name}"
         cell = notebook.run(0)
         assert cell["execution_count"] == 1 and not failed(cell)
-        assert notebook.away(published) == []
+        notebook.change(1, 'import os\nprint(sum(name.endswith(".ipynb") for name in os.listdir()))')
+        assert printed(notebook.run(1)) == f"{len(NOTEBOOKS)}\n"  # the copies lie beside it, below any path
+        assert notebook.away(published.removesuffix(f"/{BELOW}")) == []
     finally:
         notebook.close()
