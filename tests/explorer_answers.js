@@ -104,7 +104,7 @@ const FORMATS = {
 export function answers(X, { kind, data, asked }) {
   if (kind === "cases") return asked.map((one) => answer(X, data, one));
   if (kind === "views") {
-    const numbers = ({ view, setting }) => X.VIEWS[view].compute(data, X.settingOf(view, setting)).numbers;
+    const numbers = ({ view, setting }) => X.shown(data, view, X.settingOf(data, view, setting)).numbers;
     return asked.map((one) => attempt(X, () => numbers(one)));
   }
   if (kind === "stills") return asked.map(({ view, setting }) => attempt(X, () => X.still(data, view, setting)));

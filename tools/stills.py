@@ -12,7 +12,6 @@ import base64
 import hashlib
 import io
 import json
-import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -25,10 +24,10 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "browser")]
 from lab import NoChromiumError, opened_browser  # noqa: E402
 
 from lessonlib.face.widgets.explorer_data import explorer_data  # noqa: E402
+from lessonlib.face.widgets.explorer_views import VIEWS  # noqa: E402
 
 ROOM = ROOT / "lessonlib" / "face" / "widgets"
 FOLDER = ROOM / "stills"
-VIEWS = re.findall(r"^VIEWS\.(\w+) = ", (ROOM / "explorer.js").read_text(encoding="utf-8"), re.MULTILINE)
 HASHES = FOLDER / "drawn.json"
 COLOURS = 32  # of a PNG's palette: lines and areas of a dozen colours, and their edges
 DRAW = """async ([address, data, name]) => {

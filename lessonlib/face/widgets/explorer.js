@@ -965,652 +965,471 @@ export function timeline(d, requests, arrivals, options = {}) {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// 2. Views: from a setting to numbers and a picture, as strings. Each has the axes that its lesson needs.
+// 2. Views: from a setting to numbers and a picture. What they say is data, explorer_views.py; values are put in here.
+
+const BEYOND = "A number of this setting is beyond all that can be computed or drawn; choose another setting.";
+const FORMATS = {
+  count: (value) => commas(Math.round(value)), seconds: formatSeconds, percent: formatPercent, bytes: formatBytes,
+  general, fixed: (value, places) => fixed(value, places, true),
+};
+// Words of the data with a view's values put in: {full.batch:count}, {share:percent 2}; a value that is words stays.
+function filled(said, values) {
+  return said.replace(/\{([\w.]+)(?::(\w+))?(?: (\d+))?\}/g, (_, path, format, digits) => {
+    const value = path.split(".").reduce((from, name) => from[name], values);
+    if (typeof value !== "number") return value;
+    return Number.isFinite(value) ? FORMATS[format](value, digits && Number(digits)) : refuse(BEYOND);
+  });
+}
+const lengths = ({ prompt, output, cached }) =>
+  `${commas(prompt)}${cached ? ` (${commas(prompt - cached)} new)` : ""} → ${commas(output)}`;
+const whose = (s) => `${s.model} on ${s.devices > 1 ? `${s.devices} × ` : ""}${s.accelerator}`;
+
+// What a view shows of a setting: {said, legend, numbers: [[label, text]...], svg(width)}; Refused where it cannot.
+export function shown(data, name, s) {
+  const view = data.views[name];
+  const d = deploymentOf(data, s);
+  const r = requestOf(view.controls.includes("cached") ? s : { ...s, cached: 0 });
+  if (r.output < view.least_output) refuse(view.too_short);
+  const found = VIEWS[name](d, r, s, data);
+  const values = { ...s, d, r, arrow: lengths(r), whose: whose(s), ...found };
+  if (view.cases) values.case = filled(view.cases[found.case], values);
+  const pairs = (both) => both.map(([look, words]) => [look, filled(words, values)]);
+  const said = filled(view.said, values);
+  return {
+    said, legend: [...pairs(view.legend), ...(found.legend ?? [])],
+    numbers: [...(found.rows ?? []), ...pairs(view.numbers).map(([label, value]) => [filled(label, values), value])],
+    svg: (width) => picture(width, found.height, said, found.draw(width)),
+  };
+}
+
+// ---- Drawing, as strings
 
 const inHtml = (words) => escaped(words).replaceAll("$", "<span>&#36;</span>"); // no mathematics, where a page has them
 const escaped = (said) => String(said).replace(/[&<>"']/g, (letter) => `&#${letter.charCodeAt(0)};`);
-const inFull = (value) => (Number.isInteger(value) ? commas(value) : String(value)); // any number of a control
-const px = (value) => (Math.round(10 * value) / 10).toString();
+const px = (value) => (Number.isFinite(value) ? String(Math.round(10 * value) / 10) : refuse(BEYOND));
+const at = (x, y) => `${px(x)} ${px(y)}`;
+const text = (x, y, said, look = "") => `<text x="${px(x)}" y="${px(y)}" class="${look}">${escaped(said)}</text>`;
+const path = (along, look) => `<path d="${along}" class="${look}"/>`;
+const box = (x, y, width, height, look) =>
+  `<rect x="${px(x)}" y="${px(y)}" width="${px(width)}" height="${px(height)}" class="${look}"/>`;
+const picture = (width, height, said, drawn) =>
+  `<svg viewBox="0 0 ${width} ${height}" role="img" aria-label="${escaped(said)}">${drawn.flat(9).join("")}</svg>`;
 
 // The first of 1, 2, 5, 10, 20, 50 ... (or of others than 1, 2, 5) that is at least the value.
 function roundUp(value, digits = [1, 2, 5, 10]) {
   const power = 10 ** Math.floor(Math.log10(value));
   return power * digits.find((digit) => digit * power >= value * (1 - 1e-12));
 }
-const FINE = [1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10];
-
-const geometric = (low, high, count) =>
-  Array.from({ length: count }, (_, i) => low * (high / low) ** (i / Math.max(1, count - 1)));
+const series = (count, of) => Array.from({ length: count }, (_, i) => of(i));
+const geometric = (low, high, count) => series(count, (i) => low * (high / low) ** (i / (count - 1)));
 const wholes = (values) => [...new Set(values.map(Math.round))];
 
-const text = (x, y, said, look = "") => `<text x="${px(x)}" y="${px(y)}" class="${look}">${escaped(said)}</text>`;
-const path = (along, look) => `<path d="${along}" class="${look}"/>`;
-const box = (x, y, width, height, look) =>
-  `<rect x="${px(x)}" y="${px(y)}" width="${px(width)}" height="${px(height)}" class="${look}"/>`;
-const picture = (width, height, said, drawn) =>
-  `<svg viewBox="0 0 ${width} ${height}" role="img" aria-label="${escaped(said)}">${drawn}</svg>`;
-
-function axis(said, low, high, { log = false, show = tokensLabel } = {}) {
-  const share = (value) => (log ? Math.log(value / low) / Math.log(high / low) : (value - low) / (high - low));
-  const ticks = (most) => {
-    if (!log) {
-      const step = roundUp((high - low) / most);
-      return Array.from({ length: Math.floor((high - low) / step + 1e-9) + 1 }, (_, i) => low + i * step);
-    }
+// An axis: what it says, how far along a value lies, as a share, and its ticks, `most` at most, as `show` prints them.
+function evenAxis(said, low, high, show = tokensLabel) {
+  function ticks(most) {
+    const step = roundUp((high - low) / most);
+    return series(Math.floor((high - low) / step + 1e-9) + 1, (i) => low + i * step);
+  }
+  return { said, show, ticks, share: (value) => (value - low) / (high - low) };
+}
+function logAxis(said, low, high, show = tokensLabel) {
+  function ticks(most) {
     const [first, last] = [Math.ceil(Math.log10(low) - 1e-9), Math.floor(Math.log10(high) + 1e-9)];
     const every = Math.ceil((last - first + 1) / most);
-    return Array.from({ length: Math.floor((last - first) / every) + 1 }, (_, i) => 10 ** (first + i * every));
-  };
-  return { said: said + (said && log ? " (log scale)" : ""), low, high, show, share, ticks };
+    return series(Math.floor((last - first) / every) + 1, (i) => 10 ** (first + i * every));
+  }
+  const share = (value) => Math.log(value / low) / Math.log(high / low);
+  return { said: said && `${said} (log scale)`, show, ticks, share };
 }
 
-// A panel with its two axes: {across, up} say where a value lies, `drawn` is its frame.
-function panel({ left = 56, right, top = 26, bottom }, x, y) {
+// A plot with its two axes, `frame`, and what draws in it; {across, up} say where a value lies.
+function plot(width, bottom, x, y, { top = 26, left = 56 } = {}) {
+  const right = width - 12;
   const across = (value) => left + (right - left) * x.share(value);
   const up = (value) => bottom - (bottom - top) * y.share(value);
-  let drawn = text(left - 46, top - 10, y.said, "quiet");
-  for (const tick of x.ticks(Math.max(2, Math.floor((right - left) / 62)))) {
-    drawn += path(`M${px(across(tick))} ${top}V${bottom}`, "grid");
-    drawn += text(across(tick), bottom + 17, x.show(tick), "quiet middle");
-  }
-  for (const tick of y.ticks(Math.max(2, Math.floor((bottom - top) / 26)))) {
-    drawn += path(`M${left} ${px(up(tick))}H${right}`, "grid");
-    drawn += text(left - 6, up(tick) + 4, y.show(tick), "quiet end");
-  }
-  drawn += text((left + right) / 2, bottom + 36, x.said, "quiet middle");
-  const inside = ([a, b]) => x.share(a) >= -1e-9 && x.share(a) <= 1.001 && y.share(b) >= -1e-9 && y.share(b) <= 1.001;
-  const along = (points) => points.map(([a, b]) => `${px(across(a))} ${px(up(b))}`).join("L");
-  const line = (points, look) => {
-    const seen = points.filter(inside);
-    return seen.length > 1 ? path(`M${along(seen)}`, `line ${look}`) : "";
+  const within = (share) => share >= -1e-9 && share <= 1.001;
+  const inside = ([a, b]) => within(x.share(a)) && within(y.share(b));
+  const along = (points) => points.map(([a, b]) => at(across(a), up(b))).join("L");
+  const upright = (value, look) => path(`M${px(across(value))} ${top}V${bottom}`, look);
+  const frame = [
+    text(left - 46, top - 10, y.said, "quiet"),
+    x.ticks(Math.max(2, Math.floor((right - left) / 62))).map((tick) =>
+      upright(tick, "grid") + text(across(tick), bottom + 17, x.show(tick), "quiet middle")),
+    y.ticks(Math.max(2, Math.floor((bottom - top) / 26))).map((tick) =>
+      path(`M${left} ${px(up(tick))}H${right}`, "grid") + text(left - 6, up(tick) + 4, y.show(tick), "quiet end")),
+    text((left + right) / 2, bottom + 36, x.said, "quiet middle"),
+  ];
+  return {
+    left, right, bottom, across, up, inside, upright, frame,
+    line(points, look) {
+      const seen = points.filter(inside);
+      return seen.length > 1 ? path(`M${along(seen)}`, `line ${look}`) : "";
+    },
+    // The area between two lists of points with the same places across.
+    area: (low, high, look) =>
+      high.length > 1 ? path(`M${along([...high, ...[...low].reverse()])}Z`, `area ${look}`) : "",
+    // An upright line where a value lies, with words beside it, so many rows below the top.
+    mark(value, said, row = 0) {
+      const share = x.share(value);
+      if (share < 0 || share > 1) return "";
+      const [side, anchor] = share > 0.5 ? [-5, "end"] : [5, ""];
+      return upright(value, "boundary") + text(across(value) + side, top + 13 + 16 * row, said, `${anchor} halo`);
+    },
+    dot: (a, b, look = "here", size = 6) =>
+      inside([a, b]) ? `<circle cx="${px(across(a))}" cy="${px(up(b))}" r="${size}" class="${look}"/>` : "",
   };
-  // The area between two lists of points with the same places across.
-  const area = (low, high, look) =>
-    high.length > 1 ? path(`M${along([...high, ...[...low].reverse()])}Z`, `area ${look}`) : "";
-  const upright = (at, look) => path(`M${px(across(at))} ${top}V${bottom}`, look);
-  const mark = (at, said, row = 0) => {
-    if (x.share(at) < 0 || x.share(at) > 1) return "";
-    const [side, anchor] = x.share(at) > 0.5 ? [-5, "end"] : [5, ""];
-    const words = text(across(at) + side, top + 13 + 16 * row, said, `${anchor} halo`);
-    return upright(at, "boundary") + words;
-  };
-  const dot = (a, b, look = "here", size = 6) =>
-    inside([a, b]) ? `<circle cx="${px(across(a))}" cy="${px(up(b))}" r="${size}" class="${look}"/>` : "";
-  return { across, up, drawn, line, area, upright, mark, dot, inside, left, right, top, bottom };
 }
 
-function arrow({ prompt, output, cached }) {
-  return `${commas(prompt)}${cached ? ` (${commas(prompt - cached)} new)` : ""} → ${commas(output)}`;
-}
-const whose = (s) => `${s.model} on ${s.devices > 1 ? `${s.devices} × ` : ""}${s.accelerator}`;
+// ---- The views: from a deployment, a request and the setting to values by name, and `draw`, at a width, `height` high
 
 export const VIEWS = {};
+const NO_STEP = "no decode step";
+const MS = 1e3; // in a second
 
-// ---- 02: where the time of a request goes
-
-const BARS = [
-  ["prefill", "prefill"], ["weights", "decode: linear layers"], ["cache", "decode: attention"], ["other", "waits"],
-];
-
-// [name, what it amounts to, its parts]: the bars of a request, alone and among others.
-function sharesOf(d, r, batch) {
-  const parts = (cost) => {
-    const { linear, attention, seconds } = cost.decode;
-    return [cost.prefill.seconds, linear.seconds, attention.seconds, seconds - linear.seconds - attention.seconds];
-  };
+// 02: where the time of a request goes. Bars, each [name, what it amounts to, its parts]: alone, and among others.
+const PARTS_OF_TIME = ["prefill", "weights", "cache", "other"]; // looks: prefill, linear layers, attention, waits
+function barsOf(d, r, here, full) {
   const alone = requestCost(d, r, 1);
-  const flops = [alone.prefill.flops, alone.decode.linear.flops, alone.decode.attention.flops, 0];
-  const bars = [["FLOPs of one", formatFlops(alone.flops), flops]];
-  bars.push(["seconds, alone", formatSeconds(alone.seconds), parts(alone)]);
-  for (const [at, name] of [[batch, ""], [steadyState(d, r).batch, "full, "]]) {
-    const state = steadyState(d, r, at);
-    const each = [state.parts.prefill, state.parts.linear, state.parts.attention, 0];
-    bars.push([`${name}batch ${commas(at)}`, `${formatSeconds(state.secondsPerRequest)} each`, each]);
-  }
-  return bars;
+  const { linear, attention, seconds } = alone.decode;
+  const waits = seconds - linear.seconds - attention.seconds;
+  const served = (name, { batch, parts, secondsPerRequest: each }) =>
+    [`${name}batch ${commas(batch)}`, `${formatSeconds(each)} each`, [parts.prefill, parts.linear, parts.attention, 0]];
+  return [
+    ["FLOPs of one", formatFlops(alone.flops), [alone.prefill.flops, linear.flops, attention.flops, 0]],
+    ["seconds, alone", formatSeconds(alone.seconds),
+      [alone.prefill.seconds, linear.seconds, attention.seconds, waits]],
+    served("", here), served("full, ", full),
+  ];
 }
-
-VIEWS.request = {
-  title: "Where the time of a request goes",
-  controls: ["prompt", "output", "cached", "batch"],
-  start: { prompt: 1024, output: 128, batch: 32 },
-  compute(data, s) {
-    const [d, r] = [deploymentOf(data, s), requestOf(s)];
-    const cost = requestCost(d, r, s.batch);
-    const { linear } = cost.decode;
-    const busy = linear.computeSeconds > linear.memorySeconds ? "compute" : "memory";
-    const bars = sharesOf(d, r, s.batch);
-    const full = steadyState(d, r);
-    const says = ([, , parts]) => formatPercent(parts[0] / total(parts, (part) => part));
-    const tokens = r.prompt + r.output;
-    return {
-      bars,
-      legend: BARS.slice(0, 3),
-      said: `${arrow(r)}: prefill is ${says(bars[0])} of the FLOPs, ${says(bars[1])} of the time alone, ` +
-        `${says(bars[3])} on a full server`,
-      numbers: [
-        ["started together: GPU clock of the batch", formatSeconds(cost.seconds)],
-        ["started together: share of one", formatSeconds(cost.seconds / s.batch)],
-        ["started together: request clock", formatSeconds(cost.undisturbed)],
-        ["full server: GPU time of one", formatSeconds(full.secondsPerRequest)],
-        ["full server: wait of a user", formatSeconds(full.wait)], ["time to first token", formatSeconds(cost.ttft)],
-        ["time per output token, undisturbed", r.output > 1 ? formatSeconds(cost.tpot) : "no decode step"],
-        ["decode's linear layers", cost.decode.seconds ? `${busy} bound` : "no decode step"],
-        ["decode share of GPU time", formatPercent(cost.decodeShare, 5)],
-        ["decode share of FLOPs", formatPercent(cost.decode.flops / cost.flops, 4)],
-        ["memory needed", `${formatBytes(d.memoryNeeded(tokens, s.batch), 3)} of ${formatBytes(d.memoryAvailable, 3)}`],
-        ["largest batch, started together", commas(largestBatch(d, tokens))],
-        ["memory batch, full server", commas(full.batch)],
-      ],
-    };
-  },
-  svg({ bars, said }, width) {
-    const [left, right] = [10, width - 10];
-    let drawn = "";
-    bars.forEach(([name, whole, parts], i) => {
-      const [y, sum] = [22 + 56 * i, total(parts, (part) => part)];
-      drawn += text(left, y - 6, name, "bold") + text(right, y - 6, whole, "quiet end");
-      let x = left;
-      parts.forEach((part, j) => {
-        const wide = ((right - left) * part) / sum;
-        drawn += box(x, y, wide, 24, `area ${BARS[j][0]}`);
-        if (wide > 54) drawn += text(x + wide / 2, y + 17, formatPercent(part / sum, 3), `middle on ${BARS[j][0]}`);
+VIEWS.request = (d, r, { batch }) => {
+  const cost = requestCost(d, r, batch);
+  const [here, full] = [steadyState(d, r, batch), steadyState(d, r)];
+  const { linear } = cost.decode;
+  const bars = barsOf(d, r, here, full);
+  const [flops, alone, , whole] = bars.map(([, , parts]) => parts[0] / total(parts, (part) => part)); // prefill's share
+  const tokens = r.prompt + r.output;
+  return {
+    cost, full, each: cost.seconds / batch, tpot: r.output > 1 ? cost.tpot : NO_STEP,
+    bound: !cost.decode.seconds ? NO_STEP
+      : linear.computeSeconds > linear.memorySeconds ? "compute bound" : "memory bound",
+    shares: { flops, alone, full: whole, decodeFlops: cost.decode.flops / cost.flops },
+    needed: d.memoryNeeded(tokens, batch), largest: largestBatch(d, tokens),
+    height: 240,
+    draw: (width) => bars.map(([name, amount, parts], i) => {
+      const [y, sum, room] = [22 + 56 * i, total(parts, (part) => part), width - 20];
+      let x = 10;
+      const drawn = parts.map((part, j) => {
+        const [from, wide, look] = [x, (room * part) / sum, PARTS_OF_TIME[j]];
         x += wide;
+        const share = wide > 54 ? text(from + wide / 2, y + 17, formatPercent(part / sum, 3), `middle on ${look}`) : "";
+        return box(from, y, wide, 24, `area ${look}`) + share;
       });
-    });
-    return picture(width, 240, said, drawn);
-  },
+      return [text(10, y - 6, name, "bold"), text(width - 10, y - 6, amount, "quiet end"), ...drawn];
+    }),
+  };
 };
 
-// ---- 02: every request on one plane
-
-const PLANE = { prompts: 10 ** 5.3, outputs: 1e5 };
-const RHO_OF_FIVE_PERCENT = 0.05 / 0.95;
-
+// 02: every request on one plane. Up to these lengths, and prefill takes 5 % of the time where rho is 0.05 / 0.95.
+const PLANE = { prompts: 10 ** 5.3, outputs: 1e5, rho: 0.05 / 0.95 };
 // For prompts from left to right the output at which omega is 1: above it memory is full before the roof is reached.
 function edgeOfOmega(d) {
   return geometric(1, PLANE.prompts, 30).map(Math.round).map((prompt) => {
     let [low, high] = [0, Math.log(PLANE.outputs)];
     for (let i = 0; i < 12; i += 1) {
-      const middle = (low + high) / 2;
-      const above = omega(d, { prompt, output: Math.round(Math.exp(middle)), cached: 0 }) > 1;
-      [low, high] = above ? [low, middle] : [middle, high];
+      const between = (low + high) / 2;
+      const above = omega(d, { prompt, output: Math.round(Math.exp(between)), cached: 0 }) > 1;
+      [low, high] = above ? [low, between] : [between, high];
     }
     return [prompt, Math.exp(high)];
   });
 }
-
-VIEWS.plane = {
-  title: "Every request on one plane",
-  controls: ["prompt", "output", "cached", "batch"],
-  start: { prompt: 1024, output: 128, batch: 32 },
-  compute(data, s) {
-    const [d, r] = [deploymentOf(data, s), requestOf(s)];
-    const state = steadyState(d, r, s.batch);
-    const full = steadyState(d, r);
-    const [about, over, reads] = [rho(d, r, s.batch), unless(() => omega(d, r)), chi(d, r)]; // without a cache no omega
-    const { prefill, linear, attention } = state.parts;
-    const [one, other] = ["memory is full", "the linear layers are busy"];
-    const first = over > 1 ? `${one} before ${other}` : `${other} before ${one}`;
-    const says = over === null ? "there is no omega, for no cache grows" : `omega ${general(over, 3)}: ${first}`;
-    return {
-      edge: over === null ? [] : edgeOfOmega(d),
-      slope: rho(d, { prompt: 1, output: 1, cached: 0 }, s.batch) / RHO_OF_FIVE_PERCENT,
-      batch: s.batch,
-      dots: Object.values(data.presets).map(({ label, prompt, output, cached }) =>
-        [label.split(", ").at(-1), prompt - cached, output, cached]),
-      here: [r.prompt - r.cached, r.output],
-      legend: [["boundary", "rho: prefill takes 5 %"], ["cache", "omega above 1: memory is full before the roof"]],
-      said: `${arrow(r)} at batch ${commas(s.batch)}: rho ${general(about, 3)}, so prefill takes about ` +
-        `${formatPercent(about / (1 + about), 2)}; ${says}`,
-      numbers: [
-        ["rho, the estimate", general(about, 3)],
-        ["prefill / decode, exact", r.output > 1 ? general(prefill / (linear + attention), 3) : "no decode step"],
-        ["prefill's share, exact", formatPercent(state.shares.prefill)],
-        ["omega", over === null ? "-" : general(over, 3)],
-        ["roof batch (estimate)", commas(Math.round(roofBatch(d, r)))], ["memory batch", commas(full.batch)],
-        ["chi", general(reads, 3)],
-        ["cache reads on a full server", formatPercent(full.shares.attention)],
-      ],
-    };
-  },
-  svg({ edge, slope, batch, dots, here, said }, width) {
-    const x = axis("new prompt tokens", 1, PLANE.prompts, { log: true });
-    const y = axis("output tokens", 1, PLANE.outputs, { log: true });
-    const on = panel({ right: width - 12, bottom: 350 }, x, y);
-    let drawn = on.area(edge, edge.map(([a]) => [a, PLANE.outputs]), "cache faint") + on.drawn;
-    drawn += on.line(edge, "cache dashed");
-    if (edge.length) drawn += text(on.left + 6, on.up(edge[0][1]) - 6, "omega = 1", "ink-cache");
-    const [first, last] = [Math.max(1, 1 / slope), Math.min(PLANE.prompts, PLANE.outputs / slope)];
-    if (first < last) {
-      drawn += on.line([[first, first * slope], [last, last * slope]], "edge dashed");
-      const at = first * (last / first) ** 0.17;
-      const [x0, y0] = [on.across(at), on.up(at * slope)];
-      const turn = (Math.atan2(on.up(2 * at * slope) - y0, on.across(2 * at) - x0) * 180) / Math.PI;
-      const words = text(0, 16, `rho = 0.053 at batch ${commas(batch)}`, "middle halo");
-      drawn += `<g transform="translate(${px(x0)} ${px(y0)}) rotate(${px(turn)})">${words}</g>`;
-    }
-    for (const [label, a, b, cached] of dots) {
-      const [side, anchor] = cached ? [-9, "end"] : [9, ""];
-      drawn += on.dot(a, b, "other-dot", 4) + text(on.across(a) + side, on.up(b) + 4, label, `quiet halo ${anchor}`);
-    }
-    const at = Math.min(on.right - 44, Math.max(on.left + 44, on.across(here[0])));
-    const below = on.up(here[1]) + (here[1] < 4 ? -11 : 21);
-    drawn += on.dot(...here) + text(at, below, "your request", "bold halo middle");
-    return picture(width, 394, said, drawn);
-  },
+VIEWS.plane = (d, r, { batch }, { presets }) => {
+  const [here, full] = [steadyState(d, r, batch), steadyState(d, r)];
+  const [about, over] = [rho(d, r, batch), unless(() => omega(d, r))]; // without a cache no omega
+  const { prefill, linear, attention } = here.parts;
+  const edge = over === null ? [] : edgeOfOmega(d);
+  const slope = rho(d, { prompt: 1, output: 1, cached: 0 }, batch) / PLANE.rho; // output over prompt, along rho's line
+  const [first, last] = [Math.max(1, 1 / slope), Math.min(PLANE.prompts, PLANE.outputs / slope)];
+  function lineOfRho(on) {
+    if (first >= last) return "";
+    const middle = first * (last / first) ** 0.17;
+    const [x, y] = [on.across(middle), on.up(middle * slope)];
+    const turn = (Math.atan2(on.up(2 * middle * slope) - y, on.across(2 * middle) - x) * 180) / Math.PI;
+    const words = text(0, 16, `rho = 0.053 at batch ${commas(batch)}`, "middle halo");
+    return [on.line([[first, first * slope], [last, last * slope]], "edge dashed"),
+      `<g transform="translate(${at(x, y)}) rotate(${px(turn)})">${words}</g>`];
+  }
+  function known(on, { label, prompt, output, cached }) { // the lesson's own requests
+    const [side, anchor] = cached ? [-9, "end"] : [9, ""];
+    const [a, said] = [prompt - cached, label.split(", ").at(-1)];
+    return on.dot(a, output, "other-dot", 4) +
+      text(on.across(a) + side, on.up(output) + 4, said, `quiet halo ${anchor}`);
+  }
+  return {
+    here, full, rho: about, share: about / (1 + about), omega: over ?? "-", chi: chi(d, r), roof: roofBatch(d, r),
+    exact: r.output > 1 ? prefill / (linear + attention) : NO_STEP,
+    case: over === null ? "none" : over > 1 ? "memory" : "roof",
+    height: 394,
+    draw(width) {
+      const on = plot(width, 350, logAxis("new prompt tokens", 1, PLANE.prompts),
+        logAxis("output tokens", 1, PLANE.outputs));
+      const x = Math.min(on.right - 44, Math.max(on.left + 44, on.across(r.prompt - r.cached)));
+      const y = on.up(r.output) + (r.output < 4 ? -11 : 21);
+      return [
+        on.area(edge, edge.map(([a]) => [a, PLANE.outputs]), "cache faint"), on.frame, on.line(edge, "cache dashed"),
+        edge.length ? text(on.left + 6, on.up(edge[0][1]) - 6, "omega = 1", "ink-cache") : "",
+        lineOfRho(on), Object.values(presets).map((preset) => known(on, preset)),
+        on.dot(r.prompt - r.cached, r.output), text(x, y, "your request", "bold halo middle"),
+      ];
+    },
+  };
 };
 
-// ---- 03: growth, along the answer
-
-VIEWS.growth = {
-  title: "A decode step along the answer",
-  controls: ["prompt", "output", "batch", "position"],
-  start: { prompt: 128, output: 12_800, batch: 32, position: 6_400 },
-  plays: "position",
-  compute(data, s) {
-    const [d, r, last] = [deploymentOf(data, s), requestOf(s), s.output - 1];
-    if (last < 2) refuse("The answer has fewer than two steps, so nothing grows; choose a longer output.");
-    const at = (k, together) => ({ k, ...stepParts(d, r, k, s.batch, together) });
-    const places = wholes(Array.from({ length: 33 }, (_, i) => 1 + ((last - 1) * i) / 32));
-    const steady = places.map((k) => at(k, false));
-    const together = unless(() => places.map((k) => at(k, true))); // their ends may not fit where their middles do
-    const here = at(Math.min(s.position, last), false);
-    const traffic = answerTraffic(d, r, s.batch);
-    const passes = spanWhereCachePassesWeights(d, s.batch);
-    const read = answerTraffic(d, { ...r, output: Math.min(s.position, last) + 1 }, s.batch).triangle;
-    const whole = (d.memoryAvailable / d.bandwidth) * 1e3;
-    const most = 1e3 * Math.max(...steady.map((p) => p.seconds), ...(together ?? []).map((p) => p.seconds));
-    const ends = (steps) =>
-      steps ? [steps[0], steps.at(-1)].map((p) => formatSeconds(p.seconds)) : ["-", "does not fit"];
-    const [first, final] = ends(steady);
-    const [firstTogether, finalTogether] = ends(together);
-    return {
-      steady, together, here, last, whole,
-      top: roundUp(Math.max(1.05 * whole, most), FINE),
-      legend: [["weights", "linear layers"], ["cache", "the neighbours' caches"], ["own", "its own cache"],
-        ["boundary", "all started together"]],
-      said: `${s.model}, batch ${commas(s.batch)}, token ${commas(here.k + 1)}: a step takes ` +
-        `${formatSeconds(here.seconds)}, of which its own cache ${formatPercent(here.own / here.seconds, 2)}`,
-      numbers: [
-        ["first step, steady", first], ["last step, steady", final], ["first step, together", firstTogether],
-        ["last step, together", finalTogether], ["this step: linear layers", formatSeconds(here.linear + here.other)],
-        ["this step: the neighbours' caches", formatSeconds(here.neighbours)],
-        ["this step: its own cache", formatSeconds(here.own)],
-        ["cache of one token", formatBytes(d.cacheBytesPerToken)], ["cache read so far, the batch", formatBytes(read)],
-        ["cache read over the answer", formatBytes(traffic.triangle)],
-        ["if it had its final size", formatBytes(traffic.end)],
-        ["cache passes weights at", passes === null ? "never" : `${commas(passes)} tokens`],
-      ],
-    };
-  },
-  svg({ steady, together, here, last, whole, top, said }, width) {
-    const on = panel({ right: width - 12, bottom: 270 },
-      axis("output tokens so far", 0, last + 1), axis("ms a step", 0, top));
-    const sums = steady.map((p) => {
-      const linear = 1e3 * (p.linear + p.other);
-      const beside = linear + 1e3 * p.neighbours;
-      return [[p.k, 0], [p.k, linear], [p.k, beside], [p.k, 1e3 * p.seconds]];
-    });
-    let drawn = on.drawn;
-    ["weights", "cache", "own"].forEach((look, i) => {
-      drawn += on.area(sums.map((sum) => sum[i]), sums.map((sum) => sum[i + 1]), look);
-    });
-    const later = sums.filter(([[k]]) => k >= here.k);
-    if (later.length > 1) drawn += on.area(later.map((sum) => sum[0]), later.map((sum) => sum[3]), "veil");
-    if (together) drawn += on.line(together.map((p) => [p.k, 1e3 * p.seconds]), "edge dashed");
-    drawn += on.line([[0, whole], [last + 1, whole]], "limit");
-    drawn += text(on.left + 6, on.up(whole) - 5, `all of memory read once: ${general(whole, 3)} ms`, "quiet");
-    drawn += on.upright(here.k, "now") + on.dot(here.k, 1e3 * here.seconds);
-    return picture(width, 314, said, drawn);
-  },
+// 03: growth, along the answer
+VIEWS.growth = (d, r, { batch, position }) => {
+  const last = r.output - 1;
+  const now = Math.min(position, last);
+  const stepsAt = (places, together) => places.map((k) => ({ k, ...stepParts(d, r, k, batch, together) }));
+  const places = wholes(series(33, (i) => 1 + ((last - 1) * i) / 32));
+  const steady = stepsAt(places, false);
+  const together = unless(() => stepsAt(places, true)); // their ends may not fit where their middles do
+  const [here] = stepsAt([now], false);
+  const passes = spanWhereCachePassesWeights(d, batch);
+  const reading = (d.memoryAvailable / d.bandwidth) * MS;
+  const longest = MS * Math.max(...[...steady, ...(together ?? [])].map((step) => step.seconds));
+  const top = roundUp(Math.max(1.05 * reading, longest), [1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10]);
+  return {
+    here, token: now + 1, share: here.own / here.seconds, linear: here.linear + here.other,
+    first: steady[0], final: steady.at(-1),
+    firstTogether: together?.[0].seconds ?? "-", finalTogether: together?.at(-1).seconds ?? "does not fit",
+    traffic: answerTraffic(d, r, batch), soFar: answerTraffic(d, { ...r, output: now + 1 }, batch),
+    passes: passes === null ? "never" : `${commas(passes)} tokens`,
+    height: 314,
+    draw(width) {
+      const on = plot(width, 270, evenAxis("output tokens so far", 0, last + 1), evenAxis("ms a step", 0, top));
+      const layers = steady.map(({ k, linear, other, neighbours, seconds }) => {
+        const shared = MS * (linear + other);
+        return [0, shared, shared + MS * neighbours, MS * seconds].map((upTo) => [k, upTo]);
+      });
+      const between = (steps, from, to, look) =>
+        on.area(steps.map((one) => one[from]), steps.map((one) => one[to]), look);
+      const later = layers.filter(([[k]]) => k >= now);
+      return [
+        on.frame, ["weights", "cache", "own"].map((look, i) => between(layers, i, i + 1, look)),
+        between(later, 0, 3, "veil"),
+        together ? on.line(together.map(({ k, seconds }) => [k, MS * seconds]), "edge dashed") : "",
+        on.line([[0, reading], [last + 1, reading]], "limit"),
+        text(on.left + 6, on.up(reading) - 5, `all of memory read once: ${general(reading, 3)} ms`, "quiet"),
+        on.upright(now, "now"), on.dot(now, MS * here.seconds),
+      ];
+    },
+  };
 };
 
-// ---- 03: kinds of layer
-
-const stepReads = ({ sizes }, tokens) =>
-  total(sizes.kinds, (kind) => kind.cacheBytes * kind.law.read(tokens, 1) + kind.stateBytes);
-
-VIEWS.kinds = {
-  title: "What kinds of layer keep and read",
-  controls: ["prompt", "output", "batch"],
-  start: { model: "gpt-oss-20b", prompt: 128, output: 12_800, batch: 1 },
-  compute(data, s) {
-    const [d, { prompt, output }] = [deploymentOf(data, s), requestOf({ ...s, cached: 0 })];
-    const tokens = prompt + output - 1;
-    const places = geometric(1, 1e6, 61).map(Math.round);
-    const [by, here, reads] = [cacheByKind(d, tokens), d.sequenceBytes(tokens), formatBytes(stepReads(d, tokens), 3)];
-    const positions = d.maxPositions ?? Infinity;
-    const size = (n) => (n <= positions ? formatBytes(d.sequenceBytes(n), 3) : "beyond its positions");
-    const looks = ["weights", "prefill", "own", "other"];
-    return {
-      curves: d.sizes.kinds.map((kind, i) => [places.map((n) => [n, kindBytes(kind, n)]), looks[i % looks.length]]),
-      held: places.map((n) => [n, d.sequenceBytes(n)]), read: places.map((n) => [n, stepReads(d, n)]), tokens, here,
-      legend: [["held", "held, all layers"], ["cache", "read in a step"],
-        ...by.map((kind, i) => [looks[i % looks.length], `${kind.layers} × ${kind.label}`])],
-      said: `${s.model}: at ${commas(tokens)} tokens one sequence holds ${formatBytes(here, 3)}, ` +
-        `and a step reads ${reads} of it`,
-      numbers: [
-        ...by.map(({ layers, label, bytes }) =>
-          [`${layers} × ${label}, at ${commas(tokens)} tokens`, formatBytes(bytes, 3)]),
-        ["held at 1 token", size(1)], ["held at 4,096 tokens", size(4096)], ["held at 32,768 tokens", size(32_768)],
-        ["held at 131,072 tokens", size(131_072)],
-        [`read in a step at ${commas(tokens)} tokens`, reads],
-        ["held by the batch", formatBytes(s.batch * here, 3)],
-        ["weights", formatBytes(d.weightBytes, 3)],
-      ],
-    };
-  },
-  svg({ curves, held, read, tokens, here, said }, width) {
-    const show = (value) => formatBytes(value, 1);
-    const on = panel({ left: 62, right: width - 12, bottom: 310 },
-      axis("tokens of the sequence", 1, 1e6, { log: true }),
-      axis("bytes of one sequence", 1e3, 1e12, { log: true, show }));
-    let drawn = on.drawn;
-    for (const [points, look] of curves) drawn += on.line(points, look);
-    drawn += on.line(held, "held") + on.line(read, "cache dashed");
-    drawn += on.mark(tokens, `${commas(tokens)} tokens`) + on.dot(tokens, here);
-    return picture(width, 354, said, drawn);
-  },
+// 03: kinds of layer
+VIEWS.kinds = (d, { prompt, output }, { batch }) => {
+  const [tokens, most] = [prompt + output - 1, d.maxPositions ?? Infinity];
+  const { kinds } = d.sizes;
+  const read = (n) => total(kinds, (kind) => kind.cacheBytes * kind.law.read(n, 1) + kind.stateBytes);
+  const along = (of) => geometric(1, 1e6, 61).map(Math.round).map((n) => [n, of(n)]);
+  const lookOf = (i) => ["weights", "prefill", "own", "other"][i % 4];
+  const names = kinds.map(({ layers, label }) => `${layers} × ${label}`);
+  const here = d.sequenceBytes(tokens);
+  const sizes = [1, 4096, 32_768, 131_072].map((n) => [n, n <= most ? d.sequenceBytes(n) : "beyond its positions"]);
+  return {
+    tokens, here, reads: read(tokens), held: Object.fromEntries(sizes), ofBatch: batch * here,
+    legend: names.map((name, i) => [lookOf(i), name]),
+    rows: cacheByKind(d, tokens).map(({ bytes }, i) =>
+      [`${names[i]}, at ${commas(tokens)} tokens`, formatBytes(bytes, 3)]),
+    height: 354,
+    draw(width) {
+      const on = plot(width, 310, logAxis("tokens of the sequence", 1, 1e6),
+        logAxis("bytes of one sequence", 1e3, 1e12, (value) => formatBytes(value, 1)), { left: 62 });
+      return [
+        on.frame, kinds.map((kind, i) => on.line(along((n) => kindBytes(kind, n)), lookOf(i))),
+        on.line(along((n) => d.sequenceBytes(n)), "held"), on.line(along(read), "cache dashed"),
+        on.mark(tokens, `${commas(tokens)} tokens`), on.dot(tokens, here),
+      ];
+    },
+  };
 };
 
-// ---- 04: what a batch pays for, and a latency target
-
-VIEWS.batch = {
-  title: "What a bigger batch gives, and when it ends",
-  controls: ["prompt", "output", "cached", "batch", "target"],
-  start: { prompt: 128, output: 12_800, batch: 32, target: 20 },
-  many: true,
-  compute(data, s) {
-    const [d, r] = [deploymentOf(data, s), requestOf(s)];
-    if (r.output < 2) refuse("One output token has no time to the next one; choose a longer output.");
-    const full = steadyState(d, r);
-    const places = wholes(geometric(1, full.batch, 28));
-    const states = places.map((b) => steadyState(d, r, b));
-    const mixed = places.map((b) => [b, steadyState(d, r, b, true).tokensPerSecond]);
-    const here = steadyState(d, r, s.batch);
-    const least = states[0].tpot;
-    const kept = s.target / 1e3 >= least ? atLatency(d, r, s.target / 1e3) : null;
-    const [roof, over] = [roofBatch(d, r), unless(() => omega(d, r))];
-    const binds = kept === null ? `no batch keeps ${general(s.target, 4)} ms a token`
-      : kept.binds === "memory" ? `memory is full at ${commas(kept.batch)}, within ${general(s.target, 4)} ms a token`
-      : `${general(s.target, 4)} ms a token end it at ${commas(kept.batch)}, memory at ${commas(full.batch)}`;
-    return {
-      rates: states.map((state) => [state.batch, state.tokensPerSecond]),
-      mixed, roof, kept, here, target: s.target, memory: full.batch,
-      waits: states.map((state) => [state.batch, 1e3 * state.tpot]),
-      legend: [["edge", "each prompt by itself"], ["prefill", "prompts mixed into steps"], ["limit", "latency target"]],
-      said: `${whose(s)}: ${commas(Math.round(states[0].tokensPerSecond))} tokens/s alone, ` +
-        `${commas(Math.round(here.tokensPerSecond))} at batch ${commas(s.batch)}; ${binds}`,
-      numbers: [
-        ["memory batch", commas(full.batch)], ["roof batch (estimate)", commas(Math.round(roof))],
-        ["omega", over === null ? "-" : general(over, 3)],
-        ["tokens/s at batch 1", fixed(states[0].tokensPerSecond, 1, true)],
-        ["tokens/s at this batch", fixed(here.tokensPerSecond, 1, true)],
-        ["tokens/s at the memory batch", fixed(full.tokensPerSecond, 1, true)],
-        ["TPOT at batch 1", formatSeconds(least)], ["TPOT at this batch", formatSeconds(here.tpot)],
-        ["TPOT at the memory batch", formatSeconds(full.tpot)],
-        ["GPU seconds a request, memory batch", formatSeconds(full.secondsPerRequest)],
-        ["largest batch within the target", kept === null ? "none" : commas(kept.batch)],
-        ["tokens/s there", kept === null ? "-" : fixed(kept.state.tokensPerSecond, 1, true)],
-      ],
-    };
-  },
-  svg({ rates, mixed, roof, kept, here, target, memory, waits, said }, width) {
-    const x = axis("", 1, 1e4, { log: true });
-    const upper = panel({ right: width - 12, bottom: 196 }, x,
-      axis("output tokens a second", 1, 1e5, { log: true }));
-    const lower = panel({ right: width - 12, top: 246, bottom: 376 },
-      { ...x, said: "batch size (log scale)" }, axis("ms a token", 1, 1e3, { log: true }));
-    let drawn = upper.drawn + lower.drawn;
-    drawn += upper.line(mixed, "prefill dashed") + upper.line(rates, "edge") + lower.line(waits, "edge");
-    drawn += upper.mark(memory, `memory is full: ${commas(memory)}`, 9.4) + lower.mark(memory, "");
-    drawn += upper.mark(roof, `roof of the linear layers: ${commas(Math.round(roof))}`, 8.3);
-    drawn += lower.line([[1, target], [1e4, target]], "limit");
-    drawn += text(lower.left + 6, lower.up(target) - 5, `target: ${general(target, 4)} ms`, "quiet");
-    if (kept) {
-      const down = `${px(lower.across(kept.batch))} ${px(lower.up(1e3 * kept.state.tpot))}`;
-      drawn += path(`M${down}V${lower.bottom}`, "limit");
-    }
-    drawn += upper.dot(here.batch, here.tokensPerSecond) + lower.dot(here.batch, 1e3 * here.tpot);
-    return picture(width, 420, said, drawn);
-  },
+// 04: what a batch pays for, and a latency target
+VIEWS.batch = (d, r, { batch, target }) => {
+  const full = steadyState(d, r);
+  const states = wholes(geometric(1, full.batch, 28)).map((some) => steadyState(d, r, some));
+  const mixed = states.map((state) => [state.batch, steadyState(d, r, state.batch, true).tokensPerSecond]);
+  const [here, alone] = [steadyState(d, r, batch), states[0]];
+  const kept = target / MS >= alone.tpot ? atLatency(d, r, target / MS) : null;
+  const roof = roofBatch(d, r);
+  return {
+    full, here, alone, roof, omega: unless(() => omega(d, r)) ?? "-",
+    case: kept?.binds ?? "none", most: kept?.batch ?? "none", there: kept?.state.tokensPerSecond ?? "-",
+    height: 420,
+    draw(width) {
+      const upper = plot(width, 196, logAxis("", 1, 1e4), logAxis("output tokens a second", 1, 1e5));
+      const lower = plot(width, 376, logAxis("batch size", 1, 1e4), logAxis("ms a token", 1, 1e3), { top: 246 });
+      return [
+        upper.frame, lower.frame, upper.line(mixed, "prefill dashed"),
+        upper.line(states.map((state) => [state.batch, state.tokensPerSecond]), "edge"),
+        lower.line(states.map((state) => [state.batch, MS * state.tpot]), "edge"),
+        upper.mark(full.batch, `memory is full: ${commas(full.batch)}`, 9.4), lower.mark(full.batch, ""),
+        upper.mark(roof, `roof of the linear layers: ${commas(Math.round(roof))}`, 8.3),
+        lower.line([[1, target], [1e4, target]], "limit"),
+        text(lower.left + 6, lower.up(target) - 5, `target: ${general(target, 4)} ms`, "quiet"),
+        kept ? path(`M${at(lower.across(kept.batch), lower.up(MS * kept.state.tpot))}V${lower.bottom}`, "limit") : "",
+        upper.dot(here.batch, here.tokensPerSecond), lower.dot(here.batch, MS * here.tpot),
+      ];
+    },
+  };
 };
 
-// ---- 04: a server in motion, from idle to overloaded
-
-// Gaps between arrivals, with a mean of 1: exponential, and the same in every run.
+// 04: a server in motion, from idle to overloaded. Gaps between arrivals: a mean of 1, exponential, always the same.
 function gaps(count) {
   let seed = 1_234_567;
-  return Array.from({ length: count }, () => {
+  return series(count, () => {
     seed = (seed * 48_271) % 2_147_483_647;
     return -Math.log(seed / 2_147_483_647);
   });
 }
-
-VIEWS.timeline = {
-  title: "A server in motion",
-  controls: ["prompt", "output", "batch", "load"],
-  start: { prompt: 1268, output: 1527, batch: 24, load: 90 },
-  many: true,
-  compute(data, s) {
-    const [d, r] = [deploymentOf(data, s), requestOf({ ...s, cached: 0 })];
-    const full = steadyState(d, r).batch;
-    const most = Math.min(s.batch, full);
-    const each = steadyState(d, r, most).secondsPerRequest; // at best one request is done in that time
-    const watched = 4 * Math.max(most, 12) * each;
-    const rate = s.load / 100 / each;
-    let clock = 0;
-    const many = gaps(Math.ceil(1.3 * watched * rate) + 20).map((gap) => (clock += gap / rate));
-    const arrivals = many.filter((at) => at < watched);
-    if (arrivals.length < 2) refuse("Hardly a request arrives in the time that is watched; raise the load.");
-    const run = timeline(d, arrivals.map(() => r), arrivals, { maxBatch: most, horizon: watched });
-    const { time, running, waiting } = run.occupancy;
-    const waits = arrivals.map((at, i) => [at, run.firstToken[i] - at]);
-    const firsts = waits.filter(([, wait]) => !Number.isNaN(wait));
-    const median = (from, to) => {
-      const those = waits.filter(([at]) => at >= from && at < to);
-      const sorted = those.map(([, wait]) => (Number.isNaN(wait) ? Infinity : wait)).sort((a, b) => a - b);
-      return sorted[Math.floor((sorted.length - 1) / 2)] ?? null;
-    };
-    const words = (seconds) => seconds === null ? "no request arrived"
-      : seconds === Infinity ? "not within this time" : formatSeconds(seconds, 3);
-    const elapsed = run.end - run.start;
-    const prompt = firsts.filter(([, wait]) => wait <= 1).length / arrivals.length;
-    const later = (times) => (2 * r.output * times.filter((at) => at >= watched / 2).length) / watched; // once warm
-    const [offered, served] = [later(arrivals), later(run.finish)];
-    return {
-      time, running, waiting, firsts, watched, most,
-      legend: [["cache", "requests being served"], ["prefill", "requests that wait"], ["edge", "time to first token"]],
-      said: `${arrow(r)}, ${general(rate, 3)} requests a second: ${commas(Math.round(offered))} tokens/s are asked ` +
-        `for, ${commas(Math.round(served))} served; at the end ${commas(waiting.at(-1))} requests wait`,
-      numbers: [
-        ["requests a second that it can take", general(1 / each, 3)],
-        ["requests a second that arrive", general(rate, 3)],
-        ["tokens/s asked for, second half", fixed(offered, 1, true)],
-        ["tokens/s served, second half", fixed(served, 1, true)],
-        ["GPU busy", formatPercent(1 - run.seconds.idle / elapsed)],
-        ["median time to first token, first third", words(median(0, watched / 3))],
-        ["the same, last third", words(median((2 * watched) / 3, watched))],
-        ["first token within 1 s", formatPercent(prompt)], ["waiting at the end", commas(waiting.at(-1))],
-        ["served at a time, at most", commas(run.peakRunning)], ["memory batch", commas(full)],
-      ],
-    };
-  },
-  svg({ time, running, waiting, firsts, watched, most, said }, width) {
-    const x = axis("", 0, watched);
-    const upper = panel({ right: width - 12, bottom: 206 }, x, axis("requests", 0, 6.5 * most));
-    const lower = panel({ right: width - 12, top: 256, bottom: 376 }, { ...x, said: "seconds" },
-      axis("seconds to the first token", 0.01, 1000, { log: true, show: (value) => general(value, 3) }));
-    const keep = Math.ceil(time.length / 300); // as many as there are pixels to tell them apart
-    const inAll = (i) => Math.min(6.5 * most, running[i] + waiting[i]);
-    const seen = time.map((at, i) => [at, running[i], inAll(i)]).filter((_, i) => i % keep === 0);
-    const steps = seen.flatMap((one, i) => (i ? [[one[0], ...seen[i - 1].slice(1)], one] : [one]));
-    const level = (i) => steps.map((one) => [one[0], i < 0 ? 0 : one[1 + i]]);
-    const dots = firsts.filter(lower.inside).map(([at, wait]) => `M${px(lower.across(at))} ${px(lower.up(wait))}h0`);
-    let drawn = upper.area(level(-1), level(0), "cache") + upper.area(level(0), level(1), "prefill");
-    drawn += upper.drawn + lower.drawn + upper.line([[0, most], [watched, most]], "limit");
-    drawn += text(upper.right - 4, upper.up(most) - 5, `at most ${commas(most)} at a time`, "end halo");
-    return picture(width, 420, said, drawn + path(dots.join(""), "dots"));
-  },
+VIEWS.timeline = (d, r, { batch, load }) => {
+  const full = steadyState(d, r).batch;
+  const most = Math.min(batch, full);
+  const each = steadyState(d, r, most).secondsPerRequest; // at best one request is done in that time
+  const [watched, rate] = [4 * Math.max(most, 12) * each, load / 100 / each];
+  let clock = 0;
+  const all = gaps(Math.ceil(1.3 * watched * rate) + 20).map((gap) => (clock += gap / rate));
+  const arrivals = all.filter((time) => time < watched);
+  if (arrivals.length < 2) refuse("Hardly a request arrives in the time that is watched; raise the load.");
+  const run = timeline(d, arrivals.map(() => r), arrivals, { maxBatch: most, horizon: watched });
+  const { time, running, waiting } = run.occupancy;
+  const waits = arrivals.map((arrival, i) => [arrival, run.firstToken[i] - arrival]);
+  const firsts = waits.filter(([, wait]) => !Number.isNaN(wait));
+  function median(from, to) {
+    const those = waits.filter(([arrival]) => arrival >= from && arrival < to);
+    const sorted = those.map(([, wait]) => (Number.isNaN(wait) ? Infinity : wait)).sort((a, b) => a - b);
+    const middle = sorted[Math.floor((sorted.length - 1) / 2)] ?? "no request arrived";
+    return middle === Infinity ? "not within this time" : middle;
+  }
+  const later = (times) => (2 * r.output * times.filter((one) => one >= watched / 2).length) / watched; // once warm
+  return {
+    run, full, rate, possible: 1 / each, offered: later(arrivals), served: later(run.finish), left: waiting.at(-1),
+    busy: 1 - run.seconds.idle / (run.end - run.start), early: median(0, watched / 3),
+    late: median((2 * watched) / 3, watched),
+    prompt: firsts.filter(([, wait]) => wait <= 1).length / arrivals.length,
+    height: 420,
+    draw(width) {
+      const upper = plot(width, 206, evenAxis("", 0, watched), evenAxis("requests", 0, 6.5 * most));
+      const lower = plot(width, 376, evenAxis("seconds", 0, watched),
+        logAxis("seconds to the first token", 0.01, 1000, (value) => general(value, 3)), { top: 256 });
+      const keep = Math.ceil(time.length / 300); // as many as there are pixels to tell them apart
+      const seen = time.map((now, i) => [now, 0, running[i], Math.min(6.5 * most, running[i] + waiting[i])])
+        .filter((_, i) => i % keep === 0);
+      const steps = seen.flatMap((one, i) => (i ? [[one[0], ...seen[i - 1].slice(1)], one] : [one]));
+      const level = (i) => steps.map((one) => [one[0], one[1 + i]]);
+      const dots = firsts.filter(lower.inside).map(([a, wait]) => `M${at(lower.across(a), lower.up(wait))}h0`);
+      return [
+        upper.area(level(0), level(1), "cache"), upper.area(level(1), level(2), "prefill"), upper.frame, lower.frame,
+        upper.line([[0, most], [watched, most]], "limit"),
+        text(upper.right - 4, upper.up(most) - 5, `at most ${commas(most)} at a time`, "end halo"),
+        path(dots.join(""), "dots"),
+      ];
+    },
+  };
 };
 
-// ---- 05: what a faster prefill saves
-
-VIEWS.prefill = {
-  title: "What a faster prefill saves",
-  controls: ["prompt", "output", "cached", "batch", "times"],
-  start: { prompt: 1024, output: 128, batch: 32, times: 2 },
-  compute(data, s) {
-    const [d, r] = [deploymentOf(data, s), requestOf(s)];
-    const cost = requestCost(d, r, s.batch);
-    const full = steadyState(d, r);
-    const [alone, here] = [1, s.batch].map((b) => steadyState(d, r, b));
-    const share = (state) => state.shares.prefill;
-    const saved = (part, k) => part * (1 - 1 / k);
-    const clock = cost.ttft / cost.undisturbed;
-    const parts = [["alone", share(alone), "edge"], [`batch ${commas(s.batch)}`, share(here), "prefill"],
-      [`full, batch ${commas(full.batch)}`, share(full), "cache"]];
-    return {
-      curves: parts.map(([, part, look]) =>
-        [look, geometric(1, 1000, 40).map((k) => [k, 100 * saved(part, k)]), 100 * saved(part, s.times)]),
-      times: s.times,
-      legend: parts.map(([name, , look]) => [look, name]),
-      said: `${arrow(r)}: a prefill ${general(s.times, 4)} times as fast saves ` +
-        `${formatPercent(saved(share(alone), s.times), 2)} alone, ` +
-        `${formatPercent(saved(share(full), s.times), 2)} of a full server's GPU time`,
-      numbers: [
-        ["prefill share, GPU clock", formatPercent(share(here))],
-        ["prefill share, request clock", formatPercent(clock)], ["prefill share, alone", formatPercent(share(alone))],
-        ["prefill share, full server", formatPercent(share(full))],
-        ["saved by this prefill, GPU", formatPercent(saved(share(here), s.times))],
-        ["saved by this prefill, full server", formatPercent(saved(share(full), s.times))],
-        ["rho, the estimate", general(rho(d, r, s.batch), 3)], ["time to first token", formatSeconds(cost.ttft)],
-        ["under 5 % from this output on", `${commas(breakEvenOutput(d, r.prompt, s.batch))} tokens`],
-      ],
-    };
-  },
-  svg({ curves, times, said }, width) {
-    const on = panel({ right: width - 12, bottom: 270 },
-      axis("prefill this many times as fast", 1, 1000, { log: true }), axis("% of time saved", 0, 100));
-    let drawn = on.drawn + on.upright(times, "now");
-    for (const [look, points, at] of curves) drawn += on.line(points, look) + on.dot(times, at, "small", 4);
-    return picture(width, 314, said, drawn);
-  },
+// 05: what a faster prefill saves
+VIEWS.prefill = (d, r, { batch, times }) => {
+  const cost = requestCost(d, r, batch);
+  const full = steadyState(d, r);
+  const share = (state) => state.shares.prefill;
+  const shares = { alone: share(steadyState(d, r, 1)), here: share(steadyState(d, r, batch)), full: share(full) };
+  const saved = (part, k) => part * (1 - 1 / k);
+  return {
+    cost, full, shares, clock: cost.ttft / cost.undisturbed, rho: rho(d, r, batch),
+    saved: mapped(shares, (part) => saved(part, times)), even: breakEvenOutput(d, r.prompt, batch),
+    height: 314,
+    draw(width) {
+      const on = plot(width, 270, logAxis("prefill this many times as fast", 1, 1000),
+        evenAxis("% of time saved", 0, 100));
+      const curve = (part, look) =>
+        on.line(geometric(1, 1000, 40).map((k) => [k, 100 * saved(part, k)]), look) +
+        on.dot(times, 100 * saved(part, times), "small", 4);
+      return [on.frame, on.upright(times, "now"), curve(shares.alone, "edge"), curve(shares.here, "prefill"),
+        curve(shares.full, "cache")];
+    },
+  };
 };
 
-// ---- 06: which lever
-
-const timesFaster = (gain) => (gain === Infinity ? "∞" : fixed(gain, 2, true)); // one output token is all prefill
-
-VIEWS.levers = {
-  title: "Which lever helps whom",
-  controls: ["prompt", "output", "cached", "batch"],
-  start: { prompt: 128, output: 12_800, batch: 1 },
-  many: true,
-  compute(data, s) {
-    const [d, r] = [deploymentOf(data, s), requestOf(s)];
-    const ranked = rankLevers(d, r, s.batch);
-    const [best] = ranked;
-    return {
-      ranked, batch: s.batch,
-      legend: [["other", `batch ${commas(s.batch)}`], ["held", "each on its own full server"]],
-      said: `${arrow(r)}, full server: most is gained by "${best.name}", ` +
-        (best.atLimit === Infinity ? "for there is no decode step" : `${fixed(best.atLimit, 2)} times as fast`),
-      numbers: ranked.map(({ name, held, atLimit }) => [name, `${timesFaster(held)} → ${timesFaster(atLimit)}`]),
-    };
-  },
-  svg({ ranked, said }, width) {
-    const row = 46;
-    const x = axis("times faster: GPU time before over after", 0.5, 8, { log: true });
-    const ends = { left: 10, right: width - 46, top: 12, bottom: 12 + row * ranked.length };
-    const on = { across: (v) => ends.left + (ends.right - ends.left) * Math.min(1.05, Math.max(0, x.share(v))) };
-    let drawn = "";
-    for (const tick of [0.5, 1, 2, 4, 8]) {
-      drawn += path(`M${px(on.across(tick))} ${ends.top}V${ends.bottom}`, tick === 1 ? "boundary" : "grid");
-      drawn += text(on.across(tick), ends.bottom + 17, `${tick}`, "quiet middle");
-    }
-    ranked.forEach(({ name, held, atLimit }, i) => {
-      const y = ends.top + row * i + 14;
-      [[held, "other"], [atLimit, "held"]].forEach(([gain, look], j) => {
-        const [from, to] = [on.across(Math.min(1, gain)), on.across(Math.max(1, gain))];
-        drawn += box(from, y + 6 + 12 * j, Math.max(1.5, to - from), 9, `area ${look}`);
-        drawn += text(to + 4, y + 14.5 + 12 * j, timesFaster(gain), "tiny halo");
-      });
-      drawn += text(ends.left, y, width < 520 ? name.split(/ \(|: /)[0] : name, "halo");
-    });
-    drawn += text(width / 2, ends.bottom + 36, x.said, "quiet middle");
-    return picture(width, ends.bottom + 44, said, drawn);
-  },
+// 06: which lever
+const timesAsFast = (gain) => (gain === Infinity ? "∞" : fixed(gain, 2, true)); // one output token is all prefill
+VIEWS.levers = (d, r, { batch }) => {
+  const ranked = rankLevers(d, r, batch);
+  const [best] = ranked;
+  const [left, top, row] = [10, 12, 46];
+  const bottom = top + row * ranked.length;
+  return {
+    best, case: best.atLimit === Infinity ? "none" : "gain",
+    rows: ranked.map(({ name, held, atLimit }) => [name, `${timesAsFast(held)} → ${timesAsFast(atLimit)}`]),
+    height: bottom + 44,
+    draw(width) {
+      const x = logAxis("times as fast: GPU time before over after", 0.5, 8);
+      const across = (gain) => left + (width - 46 - left) * Math.min(1.05, Math.max(0, x.share(gain)));
+      const bar = (gain, y, look) => {
+        const [from, to] = [across(Math.min(1, gain)), across(Math.max(1, gain))];
+        return box(from, y, Math.max(1.5, to - from), 9, `area ${look}`) +
+          text(to + 4, y + 8.5, timesAsFast(gain), "tiny halo");
+      };
+      return [
+        [0.5, 1, 2, 4, 8].map((tick) =>
+          path(`M${px(across(tick))} ${top}V${bottom}`, tick === 1 ? "boundary" : "grid") +
+          text(across(tick), bottom + 17, tick, "quiet middle")),
+        ranked.map(({ name, held, atLimit }, i) => {
+          const y = top + row * i + 14;
+          const short = width < 520 ? name.split(/ \(|: /)[0] : name;
+          return bar(held, y + 6, "other") + bar(atLimit, y + 18, "held") + text(left, y, short, "halo");
+        }),
+        text(width / 2, bottom + 36, x.said, "quiet middle"),
+      ];
+    },
+  };
 };
 
-// ---- 09: what an output token costs
-
-VIEWS.price = {
-  title: "What an output token costs",
-  controls: ["prompt", "output", "cached", "batch", "dollars"],
-  start: { prompt: 1024, output: 128, batch: 1, dollars: 2 },
-  many: true,
-  compute(data, s) {
-    const [d, r] = [deploymentOf(data, s), requestOf(s)];
-    if (r.output < 2) refuse("One output token comes from the prefill: there is no step to price.");
-    const full = steadyState(d, r).batch;
-    const worth = (b) => outputTokenInPromptTokens(d, r, b);
-    const million = (b) => (priceOfRequest(d, r, b, s.dollars) * 1e6) / r.output;
-    const here = worth(s.batch);
-    const each = requestCost(d, r, s.batch).tpot / s.batch;
-    return {
-      prices: wholes(geometric(1, full, 28)).map((b) => [b, worth(b)]),
-      full, here: [s.batch, here],
-      legend: [["edge", "one output token, in prompt tokens"]],
-      said: `${arrow(r)}, batch ${commas(s.batch)}: one output token costs as much GPU time as ` +
-        `${fixed(here, 1, true)} prompt tokens`,
-      numbers: [
-        ["one output token, in prompt tokens", fixed(here, 1, true)], ["at batch 1", fixed(worth(1), 1, true)],
-        ["at the memory batch", fixed(worth(full), 1, true)], ["memory batch", commas(full)],
-        ["$ a million output, here", `$${fixed(million(s.batch), 2, true)}`],
-        ["$ a million output, at the memory batch", `$${fixed(million(full), 2, true)}`],
-        ["GPU time of one output token", formatSeconds(each)],
-      ],
-    };
-  },
-  svg({ prices, full, here, said }, width) {
-    const on = panel({ right: width - 12, bottom: 290 },
-      axis("batch size", 1, 1e4, { log: true }), axis("price, in prompt tokens", 1, 1e4, { log: true }));
-    let drawn = on.drawn + on.line(prices, "edge") + on.mark(full, `memory is full: ${commas(full)}`) + on.dot(...here);
-    drawn += on.line([[1, 1], [1e4, 1]], "limit") + text(on.right - 4, on.up(1) - 5, "a prompt token", "quiet end");
-    return picture(width, 334, said, drawn);
-  },
+// 09: what an output token costs
+VIEWS.price = (d, r, { batch, dollars }) => {
+  const full = steadyState(d, r).batch;
+  const worth = (some) => outputTokenInPromptTokens(d, r, some);
+  const million = (some) => (priceOfRequest(d, r, some, dollars) * 1e6) / r.output;
+  const here = worth(batch);
+  const prices = wholes(geometric(1, full, 28)).map((some) => [some, worth(some)]);
+  return {
+    full, worth: { here, alone: worth(1), full: worth(full) }, million: { here: million(batch), full: million(full) },
+    each: requestCost(d, r, batch).tpot / batch,
+    height: 334,
+    draw(width) {
+      const on = plot(width, 290, logAxis("batch size", 1, 1e4), logAxis("price, in prompt tokens", 1, 1e4));
+      return [
+        on.frame, on.line(prices, "edge"), on.mark(full, `memory is full: ${commas(full)}`), on.dot(batch, here),
+        on.line([[1, 1], [1e4, 1]], "limit"), text(on.right - 4, on.up(1) - 5, "a prompt token", "quiet end"),
+      ];
+    },
+  };
 };
 
 // ---------------------------------------------------------------------------------------------------------------------
 // 3. The panel: controls, what they show, and what a reader takes away. Everything is made in `host`, a plain element.
 
 const MENUS = ["model", "accelerator", "layout", "precision", "efficiency"];
-const DEFAULTS = {
-  model: "llama-3.1-8b", accelerator: "h100-sxm", devices: 1, layout: "tensor", precision: "bf16", efficiency: "floor",
-  prompt: 1024, output: 128, cached: 0, batch: 1,
-};
-// `most` may ask the setting; `unit`: in words, of one; `quantum`: the finest step; `zero`: the scale begins at 0.
-const RANGES = {
-  prompt: { label: "prompt", unit: "token", least: 1, most: 131_072 },
-  output: { label: "output", unit: "token", least: 1, most: 65_536 },
-  cached: { label: "of it cached", unit: "token", least: 0, most: (s) => s.prompt - 1, zero: true },
-  batch: { label: "batch", unit: "request", least: 1, most: 4096 },
-  devices: { label: "devices", unit: "device", least: 1, most: 256 },
-  position: { label: "output so far", unit: "token", least: 1, most: (s) => Math.max(1, s.output - 1), even: true },
-  target: { label: "latency target", unit: "ms a token", units: "ms a token", least: 1, most: 1000, quantum: 0.1 },
-  load: { label: "load", unit: "% of capacity", units: "% of capacity", least: 5, most: 200, even: true },
-  times: { label: "prefill faster", unit: "time", least: 1, most: 1000, quantum: 0.1 },
-  dollars: { label: "a GPU-hour", unit: "dollar", least: 0.1, most: 20, quantum: 0.01 },
-};
-export const settingOf = (name, start = {}) => ({ ...DEFAULTS, ...VIEWS[name].start, ...start });
-const bound = (limit, s) => (typeof limit === "function" ? limit(s) : limit);
+export const settingOf = (data, name, start = {}) => ({ ...data.defaults, ...data.views[name].start, ...start });
+
+const inFull = (value) => (Number.isInteger(value) ? commas(value) : String(value)); // any number of a control
+const unitsOf = ({ unit, units }) => units ?? `${unit}s`;
+const inWords = (range, value) => `${inFull(value)} ${value === 1 ? range.unit : unitsOf(range)}`;
 
 // A scale from its least to its most value, as {share, value}: logarithmic, and from zero on log(1 + value).
-function scaleOf(range, s) {
-  const [least, most, quantum] = [range.least, Math.max(bound(range.most, s), range.least), range.quantum ?? 1];
-  const [to, back] = range.even ? [(v) => v, (v) => v] : range.zero ? [Math.log1p, Math.expm1] : [Math.log, Math.exp];
+function scaleOf({ least, below, quantum = 1, even, zero, ...range }, s) {
+  const most = Math.max(below ? s[below] - 1 : range.most, least);
+  const [to, back] = even ? [(v) => v, (v) => v] : zero ? [Math.log1p, Math.expm1] : [Math.log, Math.exp];
   const across = to(most) - to(least) || 1;
   const inside = (value) => Math.min(most, Math.max(least, value));
   const held = (value) => Number(inside(Math.round(value / quantum) * quantum).toPrecision(12));
@@ -1619,18 +1438,16 @@ function scaleOf(range, s) {
     share: (value) => (to(inside(value)) - to(least)) / across,
     value: (share) => held(Number(back(to(least) + share * across).toPrecision(3))),
     // The next round value above or below: 12,800 goes to 13,000 and to 12,000.
-    next: (value, way) => {
+    next(value, way) {
       const from = Math.max(value * (way < 0 ? 0.999 : 1), 1e-9);
-      const step = Math.max(quantum, range.even ? roundUp(most / 100) : 10 ** (Math.floor(Math.log10(from)) - 1));
+      const step = Math.max(quantum, even ? roundUp(most / 100) : 10 ** (Math.floor(Math.log10(from)) - 1));
       const steps = value / step;
       return held(step * (way > 0 ? Math.floor(steps + 1 + 1e-9) : Math.ceil(steps - 1 - 1e-9)));
     },
   };
 }
 
-const unitsOf = ({ unit, units }) => units ?? `${unit}s`;
-const inWords = (range, value) => `${inFull(value)} ${value === 1 ? range.unit : unitsOf(range)}`;
-
+// An element with attributes, what it does at an event (onclick) and what is in it.
 function make(name, attributes = {}, ...inside) {
   const made = document.createElement(name);
   const takesKeys = ["input", "select", "button"].includes(name); // which JupyterLab would take for its own commands
@@ -1660,137 +1477,203 @@ function fromAddress(name, start) {
   return found;
 }
 
-const cell = (value) => `"${String(value).replaceAll('"', '""')}"`;
-const csvOf = (rows) => rows.map((row) => row.map(cell).join(",")).join("\r\n");
+// ---- What is shown of one setting, or of two side by side
 
-// [name, value] of each setting that this view has, as a table and an address say them.
-const settingsOf = (view, s) => [...MENUS, "devices", ...view.controls].map((key) => [key, s[key]]);
-
-function legendOf(legend) {
-  return legend.map(([look, words]) => `<li><span class="swatch ${look}"></span>${escaped(words)}</li>`).join("");
+const COLUMNS = ["", "this setting", "kept"];
+// [label, its text in each column...], by the first of the columns of [label, text]; another may lack it.
+function rowsOf([first, ...others]) {
+  const texts = others.map((column) => new Map(column));
+  return first.map(([label, text]) => [label, text, ...texts.map((column) => column.get(label) ?? "-")]);
 }
-
-function tableOf(now, kept) {
-  const before = new Map(kept ?? []);
-  const rows = now.map(([label, value]) => {
-    const other = kept ? `<td>${inHtml(before.get(label) ?? "-")}</td>` : "";
-    return `<tr><th scope="row">${inHtml(label)}</th><td>${inHtml(value)}</td>${other}</tr>`;
-  });
-  const names = ["", "this setting", "kept"].map((name) => `<th scope="col">${name}</th>`);
-  const head = kept ? `<thead><tr>${names.join("")}</tr></thead>` : "";
+function tableOf(columns) {
+  const cell = (value) => `<td>${inHtml(value)}</td>`;
+  const rows = rowsOf(columns).map(([label, ...values]) =>
+    `<tr><th scope="row">${inHtml(label)}</th>${values.map(cell).join("")}</tr>`);
+  const names = COLUMNS.map((name) => `<th scope="col">${name}</th>`).join("");
+  const head = columns.length > 1 ? `<thead><tr>${names}</tr></thead>` : "";
   return `<table>${head}<tbody>${rows.join("")}</tbody></table>`;
 }
+function csvOf(columns) {
+  const cell = (value) => `"${String(value).replaceAll('"', '""')}"`;
+  const head = COLUMNS.slice(0, columns.length + 1);
+  return [head, ...rowsOf(columns)].map((row) => row.map(cell).join(",")).join("\r\n");
+}
+const legendOf = (legend) =>
+  legend.map(([look, words]) => `<li><span class="swatch ${look}"></span>${escaped(words)}</li>`).join("");
 
 // Picture and table of a setting as one string, for a page where nothing runs; `image`: where the picture is, drawn.
 export function still(data, name, start = {}, image = "") {
-  const view = VIEWS[name];
-  const found = view.compute(data, settingOf(name, start));
-  const drawn = image ? `<img src="${image}" alt="${escaped(`${view.title}. ${found.said}`)}" style="max-width:100%">`
-    : `<div class="drawn"><ul class="legend">${legendOf(found.legend)}</ul>${view.svg(found, 720)}</div>`;
-  return `<p><strong>${escaped(view.title)}.</strong> ${escaped(found.said)}</p>${drawn}${tableOf(found.numbers)}`;
+  const { said, legend, numbers, svg } = shown(data, name, settingOf(data, name, start));
+  const title = escaped(data.views[name].title);
+  const drawn = image ? `<img src="${image}" alt="${title}. ${escaped(said)}" style="max-width:100%">`
+    : `<div class="drawn"><ul class="legend">${legendOf(legend)}</ul>${svg(720)}</div>`;
+  return `<p><strong>${title}.</strong> ${escaped(said)}</p>${drawn}${tableOf([numbers])}`;
 }
 
 // Single changes of a setting after which the view can be computed: [words, change], the nearest first.
-function waysOut(data, view, s, deep = true) {
-  const works = (change) => unless(() => view.compute(data, { ...s, ...change })) !== null;
+function waysOut(data, name, s, deep = true) {
+  const { ranges, views, precisions, accelerators, presets } = data;
+  const works = (change) => unless(() => shown(data, name, { ...s, ...change })) !== null;
   const found = [];
-  const largest = (key, least) => {
-    if (!(key in RANGES) || !view.controls.includes(key) || s[key] <= least || !works({ [key]: least })) return;
-    let [low, high] = [least, s[key]];
+  for (const key of ["batch", "output", "prompt", "cached"].filter((one) => views[name].controls.includes(one))) {
+    let [low, high] = [ranges[key].least, s[key]];
+    if (high <= low || !works({ [key]: low })) continue;
     while (high - low > Math.max(1, low / 200)) {
-      const middle = Math.floor((low + high) / 2);
-      [low, high] = works({ [key]: middle }) ? [middle, high] : [low, middle];
+      const between = Math.floor((low + high) / 2);
+      [low, high] = works({ [key]: between }) ? [between, high] : [low, between];
     }
-    found.push([`${RANGES[key].label} ${inFull(low)}`, { [key]: low }]);
-  };
-  for (const key of ["batch", "output", "prompt", "cached"]) largest(key, RANGES[key].least);
+    found.push([`${ranges[key].label} ${inFull(low)}`, { [key]: low }]);
+  }
   const layouts = s.layout === "tensor" ? ["tensor", "expert"] : ["expert", "tensor"];
   const many = [1, 2, 4, 8, 16, 32, 64, 128].flatMap((devices) => layouts.map((layout) => ({ devices, layout })));
   const group = many.find((change) => (change.devices !== s.devices || change.layout !== s.layout) && works(change));
-  const how = group && group.devices > 1 ? `, ${LAYOUTS[group.layout]}` : "";
-  if (group) found.push([inWords(RANGES.devices, group.devices) + how, group]);
-  const precision = Object.keys(data.precisions).find((name) => name !== s.precision && works({ precision: name }));
+  const how = group?.devices > 1 ? `, ${LAYOUTS[group.layout]}` : "";
+  if (group) found.push([inWords(ranges.devices, group.devices) + how, group]);
+  const precision = Object.keys(precisions).find((one) => one !== s.precision && works({ precision: one }));
   if (precision) found.push([`precision ${precision}`, { precision }]);
-  const bySize = [...data.accelerators].sort((a, b) => a.memory - b.memory);
-  const device = bySize.find(({ name }) => works({ accelerator: name }));
-  if (device) found.push([device.label ?? device.name, { accelerator: device.name }]);
+  const bySize = [...accelerators].sort((a, b) => a.memory - b.memory);
+  const device = bySize.find((one) => works({ accelerator: one.name }));
+  if (device) found.push([device.label, { accelerator: device.name }]);
   if (s.target && works({ target: 1000 })) found.push(["latency target 1,000 ms", { target: 1000 }]);
-  const { prompt, output, cached } = data.presets.chat; // where no single change does: a smaller case, and then one
+  const { prompt, output, cached } = presets.chat; // where no single change does: a smaller case, and then one
   const smaller = [["batch 1", { batch: 1 }], ["batch 1, a chat request", { batch: 1, prompt, output, cached }]];
   for (const [words, change] of smaller) {
     if (found.length || !deep) break;
     if (works(change)) found.push([words, change]);
-    for (const [and, more] of found.length ? [] : waysOut(data, view, { ...s, ...change }, false)) {
+    for (const [and, more] of found.length ? [] : waysOut(data, name, { ...s, ...change }, false)) {
       found.push([`${words}, ${and}`, { ...change, ...more }]);
     }
   }
   return found;
 }
 
+// ---- Controls: {element, follow}; `follow` shows a setting, `set` changes it
+
+// A slider, a field beside it for any value, and their unit. `panel`: {id, now(), set(change), tell(words)}.
+function rangeControl(key, range, { id, now, set, tell }) {
+  const { label } = range;
+  const scale = () => scaleOf(range, now());
+  const put = (value) => set({ [key]: value });
+  const slider = make("input", {
+    type: "range", id: `${id}-${key}`, min: 0, max: 1, step: "any",
+    oninput: () => put(scale().value(Number(slider.value))),
+    onkeydown(event) {
+      const [value, { least, most, held, next }] = [now()[key], scale()];
+      const [up, down] = [() => next(value, 1), () => next(value, -1)];
+      const keys = {
+        ArrowRight: up, ArrowUp: up, ArrowLeft: down, ArrowDown: down, PageUp: () => held(2 * value || 1),
+        PageDown: () => held(value / 2), Home: () => least, End: () => most,
+      };
+      if (!(event.key in keys) || event.ctrlKey || event.metaKey || event.altKey) return;
+      event.preventDefault();
+      put(keys[event.key]());
+    },
+  });
+  const typed = () => (field.value.trim() === "" ? NaN : Number(field.value));
+  const field = make("input", {
+    type: "number", min: range.least, max: range.most, step: "any", "aria-label": `${label}, ${unitsOf(range)}`,
+    onchange() {
+      const [value, old, { held, least, most }] = [typed(), now()[key], scale()];
+      const none = !Number.isFinite(value);
+      const outside = value < least || value > most ? `${label} goes from ${inFull(least)} to ${inFull(most)}.` : "";
+      tell(none ? `${label} stays ${inFull(old)}: no number was typed.` : outside);
+      put(none ? old : held(value));
+      field.value = now()[key];
+    },
+    oninput() { // while it is typed, only what needs no change
+      if (typed() === scale().held(typed())) put(typed());
+    },
+  });
+  function follow() {
+    const value = now()[key];
+    slider.value = scale().share(value);
+    slider.setAttribute("aria-valuetext", inWords(range, value));
+    if (field !== field.getRootNode().activeElement || Number(field.value) !== value) field.value = value;
+  }
+  const unit = make("span", { class: "unit" }, unitsOf(range));
+  const element = make("div", { class: "range" }, make("label", { for: slider.id }, label), slider, field, unit);
+  return { element, follow };
+}
+// A menu of choices, [value, words] each.
+function menuControl(key, choices, { id, now, set }) {
+  const options = choices.map(([value, words]) => make("option", { value }, words));
+  const select = make("select", { id: `${id}-${key}`, onchange: () => set({ [key]: select.value }) }, ...options);
+  const element = make("div", { class: "menu" }, make("label", { for: select.id }, key), select);
+  return { element, follow: () => (select.value = now()[key]) };
+}
+function choicesOf({ models, accelerators, precisions, efficiencies }) {
+  const labelled = (rows) => rows.map((row) => [row.name, row.label ?? row.name]);
+  const same = (names) => [...new Set(names)].map((each) => [each, each]);
+  return {
+    model: labelled(models), accelerator: labelled(accelerators), precision: same(Object.keys(precisions)),
+    efficiency: same([...Object.keys(efficiencies), "high", "typical", "low"]), layout: Object.entries(LAYOUTS),
+  };
+}
+
 let panels = 0;
 
 // The explorer `name` in `host`, from its start setting or `start`. Returns {settings, destroy}.
 export function mount(host, data, name, start = {}) {
-  const view = VIEWS[name];
+  const view = data.views[name];
   const id = `explore-${name}-${(panels += 1)}`;
-  const initial = settingOf(name, start);
-  let s = { ...initial, ...fromAddress(name, initial) };
-  let kept = null; // {s, found} of the setting that is shown beside
-  let found = null;
-  let later = 0;
-  let playing = 0;
-  let wide = 0;
-  const controls = {};
-  const calm = () => globalThis.matchMedia?.("(prefers-reduced-motion: reduce)").matches;
+  const initial = settingOf(data, name, start);
+  const linked = fromAddress(name, initial);
+  let s = { ...initial, ...linked };
+  let [found, kept] = [null, null]; // what is shown, null where it is refused; {s, found} of the setting kept beside
+  let [later, playing, wide] = [0, 0, 0];
 
   const sentence = make("p", { class: "said", role: "status", "aria-live": "polite" });
   const legend = make("ul", { class: "legend" });
-  const now = make("figure");
-  const beside = make("figure", { hidden: true });
-  const pictures = make("div", { class: "pictures" }, now, beside);
+  const pictures = make("div", { class: "pictures" });
   const ways = make("div", { class: "ways", role: "group", "aria-label": "What would fit" });
   const table = make("div", { class: "numbers" });
   const told = make("p", { class: "told", role: "status" });
-  const button = (words, does, more = {}) => make("button", { type: "button", onclick: does, ...more }, words);
+  const button = (words, onclick) => make("button", { type: "button", onclick }, words);
+
+  const ranged = [...view.controls, "devices"];
+  const panel = { id, now: () => s, set, tell: (words) => (told.textContent = words) };
+  const ranges = ranged.map((key) => rangeControl(key, data.ranges[key], panel));
+  const menus = Object.entries(choicesOf(data)).map(([key, choices]) => menuControl(key, choices, panel));
 
   function set(change) {
     s = { ...s, ...change };
-    for (const key of [...view.controls, "devices"]) {
-      const { least, most, held } = scaleOf(RANGES[key], s);
+    for (const key of ranged) {
+      const { least, most, held } = scaleOf(data.ranges[key], s);
       if (s[key] < least || s[key] > most) s[key] = held(s[key]);
     }
     show();
   }
   function show() {
-    for (const control of Object.values(controls)) control.follow();
+    for (const control of [...ranges, ...menus]) control.follow();
     clearTimeout(later);
     ways.replaceChildren();
+    let refused = null;
     try {
-      found = view.compute(data, s);
-      sentence.removeAttribute("data-refused");
-      sentence.textContent = found.said;
-      legend.innerHTML = legendOf(found.legend);
+      found = shown(data, name, s);
       draw();
-      table.innerHTML = tableOf(found.numbers, kept?.found.numbers);
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
-      found = null;
-      sentence.setAttribute("data-refused", "");
-      sentence.textContent = `Not computed. ${error.message}`;
-      now.replaceChildren();
-      table.replaceChildren();
+      [found, refused] = [null, error.message];
+      draw();
       later = setTimeout(offer, 30); // the sentence first
     }
+    sentence.toggleAttribute("data-refused", refused !== null);
+    sentence.textContent = refused === null ? found.said : `Not computed. ${refused}`;
+    if (found) legend.innerHTML = legendOf(found.legend);
+    table.innerHTML = found ? tableOf(kept ? [found.numbers, kept.found.numbers] : [found.numbers]) : "";
   }
   function offer() {
-    const choices = waysOut(data, view, s).map(([words, change]) => button(`Take ${words}`, () => set(change)));
+    const choices = waysOut(data, name, s).map(([words, change]) => button(`Take ${words}`, () => set(change)));
     ways.replaceChildren("What would fit: ", ...choices, button("Back to the start", reset));
   }
+  // The pictures as wide as there is room, with captions where there are two.
   function draw() {
-    const width = Math.round(Math.min(720, Math.max(300, now.clientWidth || 720)));
-    now.innerHTML = (kept ? "<figcaption>this setting</figcaption>" : "") + view.svg(found, width);
-    const caption = kept ? `<figcaption>kept: ${escaped(kept.found.said)}</figcaption>` : "";
-    if (kept) beside.innerHTML = caption + view.svg(kept.found, width);
+    wide = pictures.clientWidth;
+    const width = Math.round(Math.min(720, Math.max(300, wide || 720)));
+    const caption = (words) => (kept ? `<figcaption>${escaped(words)}</figcaption>` : "");
+    const now = found && caption(COLUMNS[1]) + found.svg(width);
+    const beside = kept && caption(`${COLUMNS[2]}: ${kept.found.said}`) + kept.found.svg(width);
+    pictures.innerHTML = [now, beside].filter(Boolean).map((drawn) => `<figure>${drawn}</figure>`).join("");
   }
   function reset() {
     stop();
@@ -1798,8 +1681,6 @@ export function mount(host, data, name, start = {}) {
   }
   function keep() {
     kept = kept || !found ? null : { s, found };
-    beside.hidden = !kept;
-    if (!kept) beside.replaceChildren();
     table.classList.toggle("two", Boolean(kept));
     compare.textContent = kept ? "Drop the kept setting" : "Keep beside";
     show();
@@ -1816,14 +1697,14 @@ export function mount(host, data, name, start = {}) {
       field.select();
     }
   }
+  // [name, value] of each setting that this view has, as a table and an address say them.
+  const settings = (of) => [...MENUS, "devices", ...view.controls].map((key) => [key, of[key]]);
   function asCsv() {
-    const rows = [...settingsOf(view, s), ...(found?.numbers ?? [["not computed", sentence.textContent]])];
-    const others = kept && new Map([...settingsOf(view, kept.s), ...kept.found.numbers]);
-    const columns = ([label, value]) => (kept ? [label, value, others.get(label) ?? ""] : [label, value]);
-    return csvOf([kept ? ["", "this setting", "kept"] : ["", "this setting"], ...rows.map(columns)]);
+    const here = [...settings(s), ...(found?.numbers ?? [["not computed", sentence.textContent]])];
+    return csvOf(kept ? [here, [...settings(kept.s), ...kept.found.numbers]] : [here]);
   }
   function address() {
-    const changed = settingsOf(view, s).filter(([key, value]) => value !== settingOf(name)[key]);
+    const changed = settings(s).filter(([key, value]) => value !== settingOf(data, name)[key]);
     const page = globalThis.location?.href.split("#")[0] ?? "";
     return `${page}#explore-${name}?${new URLSearchParams(changed)}`;
   }
@@ -1834,109 +1715,51 @@ export function mount(host, data, name, start = {}) {
     sentence.setAttribute("aria-live", "polite");
     if (player) player.textContent = "Play along the answer";
   }
+  // From where the control is, or its beginning, to its end: in 8 seconds, or in 8 steps where motion is to be reduced.
   function play() {
     if (playing) return stop();
-    const last = bound(RANGES[view.plays].most, s);
-    const [stops, began] = [calm() ? 8 : 0, performance.now()];
-    const from = s[view.plays] >= last ? 1 : s[view.plays];
+    const key = view.plays;
+    const { most } = scaleOf(data.ranges[key], s);
+    const calm = globalThis.matchMedia?.("(prefers-reduced-motion: reduce)").matches;
+    const [from, began] = [s[key] >= most ? 1 : s[key], performance.now()];
     player.textContent = "Stop";
     sentence.setAttribute("aria-live", "off"); // it changes with every frame
     const step = (count) => {
-      const share = stops ? count / stops : Math.min(1, (performance.now() - began) / 8000);
-      set({ [view.plays]: Math.round(from + share * (last - from)) });
+      const share = calm ? count / 8 : Math.min(1, (performance.now() - began) / 8000);
+      set({ [key]: Math.round(from + share * (most - from)) });
       if (share >= 1) return stop();
-      playing = stops ? setTimeout(step, 1000, count + 1) : requestAnimationFrame(step);
+      playing = calm ? setTimeout(step, 1000, count + 1) : requestAnimationFrame(step);
     };
     playing = 1;
-    step(1);
-  }
-  function rangeOf(key) {
-    const range = RANGES[key];
-    const slider = make("input", { type: "range", id: `${id}-${key}`, min: 0, max: 1, step: "any" });
-    const most = typeof range.most === "function" ? null : range.most;
-    const words = `${range.label}, ${unitsOf(range)}`;
-    const field = make("input", { type: "number", min: range.least, max: most, step: "any", "aria-label": words });
-    slider.addEventListener("input", () => set({ [key]: scaleOf(range, s).value(Number(slider.value)) }));
-    slider.addEventListener("keydown", (event) => {
-      const { least, most: end, held, next } = scaleOf(range, s);
-      const ways = {
-        ArrowRight: () => next(s[key], 1), ArrowUp: () => next(s[key], 1), ArrowLeft: () => next(s[key], -1),
-        ArrowDown: () => next(s[key], -1), PageUp: () => held(2 * s[key] || 1), PageDown: () => held(s[key] / 2),
-        Home: () => least, End: () => end,
-      };
-      if (!(event.key in ways) || event.ctrlKey || event.metaKey || event.altKey) return;
-      event.preventDefault();
-      set({ [key]: ways[event.key]() });
-    });
-    const typed = () => {
-      const { held, least, most: end } = scaleOf(range, s);
-      const value = field.value.trim() === "" ? NaN : Number(field.value);
-      const outside = value < least || value > end;
-      if (!Number.isFinite(value)) told.textContent = `${range.label} stays ${inFull(s[key])}: no number was typed.`;
-      else told.textContent = outside ? `${range.label} goes from ${inFull(least)} to ${inFull(end)}.` : "";
-      set({ [key]: Number.isFinite(value) ? held(value) : s[key] });
-      field.value = s[key];
-    };
-    field.addEventListener("change", typed);
-    field.addEventListener("input", () => {
-      const { held, least, most: end } = scaleOf(range, s);
-      const value = Number(field.value);
-      if (field.value.trim() && value >= least && value <= end && held(value) === value) set({ [key]: value });
-    });
-    const follow = () => {
-      const scale = scaleOf(range, s);
-      slider.value = scale.share(s[key]);
-      slider.setAttribute("aria-valuetext", inWords(range, s[key]));
-      if (field !== field.getRootNode().activeElement || Number(field.value) !== s[key]) field.value = s[key];
-    };
-    controls[key] = { follow };
-    const unit = make("span", { class: "unit" }, unitsOf(range));
-    return make("div", { class: "range" }, make("label", { for: slider.id }, range.label), slider, field, unit);
-  }
-  function menuOf(key, choices) {
-    const select = make("select", { id: `${id}-${key}`, onchange: () => set({ [key]: select.value }) });
-    for (const [value, words] of choices) select.append(make("option", { value }, words));
-    controls[key] = { follow: () => (select.value = s[key]) };
-    return make("div", { class: "menu" }, make("label", { for: select.id }, key), select);
+    return step(1);
   }
 
-  const labels = (rows) => rows.map((row) => [row.name, row.label ?? row.name]);
-  const same = (names) => [...new Set(names)].map((each) => [each, each]);
-  const menus = make("div", { class: "menus" },
-    menuOf("model", labels(data.models)), menuOf("accelerator", labels(data.accelerators)),
-    menuOf("precision", same(Object.keys(data.precisions))),
-    menuOf("efficiency", same([...Object.keys(data.efficiencies), "high", "typical", "low"])),
-    menuOf("layout", Object.entries(LAYOUTS)));
-  const presets = make("div", { class: "presets", role: "group", "aria-label": "Workloads to begin with" },
-    view.many ? "Take the means of " : "Take the medians of ");
-  for (const [word, preset] of Object.entries(data.presets)) {
+  const presets = Object.entries(data.presets).map(([word, preset]) => {
     const { prompt, output, cached } = view.many ? preset.mean : preset;
-    presets.append(button(word, () => set({ prompt, output, cached })));
-  }
+    return button(word, () => set({ prompt, output, cached }));
+  });
   const compare = button("Keep beside", keep);
   const player = view.plays ? button("Play along the answer", play) : null;
-  const buttons = make("div", { class: "buttons" }, ...(player ? [player] : []), button("Reset", reset), compare,
-    button("Copy numbers as CSV", () => copy(asCsv(), "Numbers")), button("Copy link", () => copy(address(), "Link")));
-  const ranges = make("div", { class: "ranges" }, ...view.controls.map(rangeOf), rangeOf("devices"));
-  const title = make("p", { class: "title" }, view.title);
-  const more = { class: "lesson-explore", "aria-label": view.title };
-  const shown = [sentence, legend, pictures, ways, buttons, told, table];
-  const root = make("section", more, title, presets, ranges, menus, ...shown);
+  const buttons = [...(player ? [player] : []), button("Reset", reset), compare,
+    button("Copy numbers as CSV", () => copy(asCsv(), "Numbers")), button("Copy link", () => copy(address(), "Link"))];
+  const group = { class: "presets", role: "group", "aria-label": "Workloads to begin with" };
+  const elements = (controls) => controls.map((control) => control.element);
+  const root = make("section", { class: "lesson-explore", "aria-label": view.title },
+    make("p", { class: "title" }, view.title),
+    make("div", group, view.many ? "Take the means of " : "Take the medians of ", ...presets),
+    make("div", { class: "ranges" }, ...elements(ranges)), make("div", { class: "menus" }, ...elements(menus)),
+    sentence, legend, pictures, ways, make("div", { class: "buttons" }, ...buttons), told, table);
   host.replaceChildren(root);
   set({});
-  const watcher = new ResizeObserver(() => {
-    if (now.clientWidth === wide || !found) return;
-    wide = now.clientWidth;
-    draw();
-  });
+  const watcher = new ResizeObserver(() => pictures.clientWidth !== wide && found && draw());
   watcher.observe(pictures);
-  if (Object.keys(fromAddress(name, initial)).length) root.scrollIntoView({ block: "nearest" });
-  const destroy = () => {
+  if (Object.keys(linked).length) root.scrollIntoView({ block: "nearest" });
+  function destroy() {
     stop();
     clearTimeout(later);
     watcher.disconnect();
     host.replaceChildren();
-  };
+  }
   return { settings: () => ({ ...s }), destroy };
 }
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from lessonlib.base.checks import a, checked, items
 from lessonlib.base.errors import LessonError
+from lessonlib.face.widgets.explorer_views import DEFAULTS, RANGES, VIEWS
 from lessonlib.facts.catalogue import accelerator_names, load_accelerator, load_model, model_names
 from lessonlib.facts.workloads import load_workload, workload_names
 from lessonlib.measured.efficiency import typical_efficiency
@@ -257,4 +258,7 @@ def explorer_data(own_models: Iterable[Model] = (), own_accelerators: Iterable[A
         "precisions": {name: dict(parts) for name, parts in PRECISIONS.items()},
         "efficiencies": {"floor": asdict(Efficiency())},
         "presets": _presets(),
+        "views": VIEWS,
+        "ranges": RANGES,
+        "defaults": DEFAULTS,
     }
