@@ -1,7 +1,7 @@
 // What explorer.js answers to the cases of tests/explorer_cases.py: values by name, or why it refuses.
 
 const PHASE = ["seconds", "flops", "bytes", "communication", "overhead", "passes"];
-const SUMS = ["flops", "weights", "cacheRead", "cacheWrite", "state", "computeSeconds", "memorySeconds", "seconds"];
+const SUMS = ["flops", "weights", "cacheRead", "cacheWrite", "state", "computeSeconds", "memorySeconds", "seconds", "bytes"];
 
 // Numbers that JSON does not have, as words.
 export const decoded = (text) => JSON.parse(text, (_, value) => ({ "#nan": NaN, "#inf": Infinity, "#-inf": -Infinity })[value] ?? value);
@@ -10,11 +10,7 @@ export const encoded = (value) =>
 
 const pick = (from, names) => Object.fromEntries(names.map((name) => [name, from[name]]));
 
-function phase(one) {
-  const roofs = Object.entries(one.roofs).map(([part, roof]) => [part, pick(roof, [...SUMS, "bound", "intensity"])]);
-  const parts = Object.fromEntries(["linear", "attention"].map((name) => [name, pick(one[name], ["flops", "bytes", "seconds"])]));
-  return { ...pick(one, PHASE), ...parts, roofs: Object.fromEntries(roofs) };
-}
+const phase = (one) => ({ ...pick(one, PHASE), linear: pick(one.linear, SUMS), attention: pick(one.attention, SUMS) });
 
 function cost(X, deployment, request, batch) {
   const found = X.requestCost(deployment, request, batch);
@@ -46,10 +42,6 @@ const QUESTIONS = {
   estimates: (X, d, r, one) => ({ rho: X.rho(d, r, one.batch), chi: X.chi(d, r), roof: X.roofBatch(d, r), ridge: X.ridgeTokens(d) }),
   omega: (X, d, r) => X.omega(d, r),
   even: (X, d, r, one) => X.breakEvenOutput(d, r.prompt, one.batch, one.share),
-  faster: (X, d, r, one) => {
-    const { prefill, decode } = X.requestCost(d, r, one.batch);
-    return X.fasterPrefill(prefill.seconds, decode.seconds, one.k);
-  },
   tokens: (X, d, r, one) => X.outputTokenInPromptTokens(d, r, one.batch, one.prefill),
   price: (X, d, r, one) => X.priceOfRequest(d, r, one.batch, one.dollars),
   levers: (X, d, r, one) =>

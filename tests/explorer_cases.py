@@ -12,7 +12,7 @@ from typing import Any
 from explorer_models import own_accelerators, own_models
 
 from lessonlib import LessonError
-from lessonlib.face.widgets.explorer_data import PRECISIONS, explorer_data
+from lessonlib.face.widgets.explorer_data import PRECISIONS, explorer_data, precision_numbers
 from lessonlib.facts.catalogue import accelerator_names, load_accelerator, load_model, model_names
 from lessonlib.measured.efficiency import typical_efficiency
 from lessonlib.model.attention import ChunkedAttention, MultiHeadLatentAttention
@@ -25,7 +25,7 @@ from lessonlib.policy.cache import answer_traffic, cache_by_kind, span_where_cac
 from lessonlib.policy.estimates import chi, omega, rho, ridge_tokens, roof_batch
 from lessonlib.policy.full_server import at_latency, memory_batch, steady_state
 from lessonlib.policy.ranking import rank_levers
-from lessonlib.policy.sensitivity import break_even_output, faster_prefill
+from lessonlib.policy.sensitivity import break_even_output
 from lessonlib.request.cost import request_cost
 from lessonlib.request.request import Request
 from lessonlib.time.accelerator import Accelerator
@@ -45,7 +45,6 @@ BAD: dict[str, tuple[Any, ...]] = {
     "layout": ("ring", "", True, 3),
     "link": (0, -64, math.nan, math.inf, "fast"),
     "memoryFraction": NO_FRACTION,
-    "precision": ("int3", {"blocks": 16}, {"cache": "int3"}, {"experts": "fp4"}, {"compute": ""}, {"head": "99 bits"}),
     "efficiency mfu": NO_FRACTION,
     "efficiency mbu": NO_FRACTION,
     "efficiency overhead": NO_SECONDS,
@@ -57,15 +56,14 @@ BAD: dict[str, tuple[Any, ...]] = {
     "mixed": (0, "yes", 1.5),
     "together": (1, None),
     "share": NO_FRACTION,
-    "k": (0, -2, math.nan, True, "2"),
     "prefill": NO_COUNT,
     "dollars": (0, -1, math.nan, math.inf, True, "2"),
 }
 ASKED_BY = {
     "position": "step", "together": "step", "tpot": "latency", "mixed": "full", "share": "even",
-    "k": "faster", "prefill": "tokens", "dollars": "price", "batch": "cost",
+    "prefill": "tokens", "dollars": "price", "batch": "cost",
 }  # fmt: skip
-ALSO = ("full", "latency", "step", "traffic", "span", "estimates", "omega", "even", "faster", "tokens", "price", "fits")
+ALSO = ("full", "latency", "step", "traffic", "span", "estimates", "omega", "even", "tokens", "price", "fits")
 
 
 def kinds_of(model: Model) -> set[str]:
@@ -165,7 +163,6 @@ def case(random: Random, number: int) -> dict[str, Any]:
         "tpot": random.choice([0.005, 0.02, 0.05, 0.2, 2.0]),
         "mixed": random.random() < 0.4,
         "share": random.choice([0.01, 0.05, 0.5, 1]),
-        "k": random.choice([1, 2, 10, 1.5, math.inf]),
         "prefill": random.choice([1, 100, 1024, 8000]),
         "dollars": random.choice([0.5, 2, 3]),
         "thorough": number % 10 == 0,  # most often the first refusal ends a case: each goes through all devices
@@ -215,12 +212,20 @@ def _typical(name: str) -> dict[str, Efficiency]:
     return {"low": found.low, "typical": found.middle, "high": found.high}
 
 
+def _precision(one: dict[str, Any]) -> Precision:
+    wanted = one["precision"]
+    return Precision(**(wanted if isinstance(wanted, dict) else PRECISIONS.get(wanted, {"blocks": wanted})))
+
+
+def as_asked(one: dict[str, Any]) -> dict[str, Any]:
+    """The case as explorer.js takes it: a precision that no menu has comes as plain numbers."""
+    return one if one["precision"] in [*PRECISIONS] else one | {"precision": precision_numbers(_precision(one))}
+
+
 def deployed(one: dict[str, Any]) -> Deployment:
     """The library's Deployment of a case."""
     device = accelerators()[one["accelerator"]]
-    wanted = one["precision"]
-    parts = wanted if isinstance(wanted, dict) else PRECISIONS.get(wanted, {"blocks": wanted})
-    dtypes, given = Precision(**parts), one["efficiency"]
+    dtypes, given = _precision(one), one["efficiency"]
     if isinstance(given, dict):
         reached = Efficiency(**given)
     else:
@@ -264,8 +269,7 @@ def _attempt(name: str, deployment: Deployment, request: Request, one: dict[str,
 
 SUMS = {
     "flops": "flops", "weights": "weights", "cacheRead": "cache_read", "cacheWrite": "cache_write", "state": "state",
-    "computeSeconds": "compute_seconds", "memorySeconds": "memory_seconds", "seconds": "seconds", "bound": "bound",
-    "intensity": "intensity",
+    "computeSeconds": "compute_seconds", "memorySeconds": "memory_seconds", "seconds": "seconds", "bytes": "bytes",
 }  # fmt: skip
 
 
@@ -273,9 +277,8 @@ def _phase(phase: Any) -> dict[str, Any]:
     names = ("seconds", "flops", "bytes", "communication", "overhead", "passes")
     found: dict[str, Any] = {name: getattr(phase, name) for name in names}
     for part in ("linear", "attention"):
-        found[part] = {name: getattr(getattr(phase, part), name) for name in ("flops", "bytes", "seconds")}
-    roofs = {part: {js: getattr(roof, name) for js, name in SUMS.items()} for part, roof in phase.roofs.items()}
-    return found | {"roofs": roofs}
+        found[part] = {js: getattr(getattr(phase, part), name) for js, name in SUMS.items()}
+    return found
 
 
 def _cost(deployment: Deployment, request: Request, one: dict[str, Any]) -> dict[str, Any]:
@@ -322,11 +325,6 @@ def _estimates(deployment: Deployment, request: Request, one: dict[str, Any]) ->
     return found | {"roof": roof_batch(deployment, request), "ridge": ridge_tokens(deployment)}
 
 
-def _faster(deployment: Deployment, request: Request, one: dict[str, Any]) -> float:
-    cost = request_cost(deployment, request, one["batch"])
-    return faster_prefill(cost.prefill.seconds, cost.decode.seconds, one["k"])
-
-
 def _levers(deployment: Deployment, request: Request, one: dict[str, Any]) -> dict[str, Any]:
     mix = Request([request.prompt], [request.output], [request.cached])
     ranked = rank_levers(deployment, mix, one["batch"])
@@ -347,7 +345,6 @@ QUESTIONS = {
     "estimates": _estimates,
     "omega": lambda d, r, one: omega(d, r),
     "even": lambda d, r, one: break_even_output(d, r.prompt, one["batch"], one["share"]),
-    "faster": _faster,
     "tokens": lambda d, r, one: output_token_in_prompt_tokens(d, r, one["batch"], one["prefill"]),
     "price": lambda d, r, one: price_of_request(d, r, one["batch"], one["dollars"]),
     "levers": _levers,

@@ -7,7 +7,7 @@ from functools import cache
 from random import Random
 
 import pytest
-from explorer_cases import answer, cases, counts_for, data, is_refused
+from explorer_cases import answer, as_asked, cases, counts_for, data, is_refused
 from explorer_compare import differences
 from explorer_models import own_accelerators, own_models
 from explorer_traffic import served, traffics
@@ -28,7 +28,7 @@ FEW, MANY = 600, 20_000
 def compared(many: int) -> Counter:
     """Hold all answers of so many cases to the library's; what they counted for."""
     asked, counted = cases(many), Counter()
-    theirs = answers("cases", asked, data())
+    theirs = answers("cases", [as_asked(one) for one in asked], data())
     for number, (one, found) in enumerate(zip(asked, theirs, strict=True)):
         ours = decoded(encoded(answer(one)))
         apart = [difference for difference in differences(ours, found) if difference[-1] > EXACT]
@@ -68,7 +68,7 @@ def test_a_slip_in_the_module_is_seen(slip):
     source = MODULE.read_text(encoding="utf-8")
     assert source.count(SLIPS[slip][0]) == 1, "the slip is of a line that is no longer there"
     asked = cases(280)
-    theirs = answers("cases", asked, data(), source.replace(*SLIPS[slip]))
+    theirs = answers("cases", [as_asked(one) for one in asked], data(), source.replace(*SLIPS[slip]))
     formats = [["fixed", 2.5, 0]]
     wrong = answers("formats", formats, None, source.replace(*SLIPS[slip])) != ["2"]
     apart = (differences(ours, found) for ours, found in zip(answered(280), theirs, strict=True))

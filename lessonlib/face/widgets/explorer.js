@@ -143,48 +143,6 @@ function firstOf(low, high, holds) {
   return high;
 }
 
-// ---- Precision: a dtype for each part
-
-const UNQUANTISED = ["fp32", "fp16", "bf16"];
-const MULTIPLIED_IN = { fp8: "fp8", nvfp4: "fp4" };
-const OTHER_16_BITS = { bf16: "fp16", fp16: "bf16" };
-const PARTS = ["experts", "head", "embedding", "other", "cache", "index", "state", "dispatch"];
-const bitsSaid = (dtype) => (/^[\d.]+(e[-+]?\d+)? bits$/.test(dtype) ? Number(dtype.slice(0, -5)) : NaN);
-
-// `parts`: dtypes by part, the keywords of the library's Precision; `bits`: of each dtype that has a name.
-class Precision {
-  constructor(parts, bits) {
-    const { blocks = "bf16", compute = null } = parts;
-    const isDtype = (value) => typeof value === "string" && (own(bits, value) || within(0.1, 64)(bitsSaid(value)));
-    const words = `a dtype, one of ${Object.keys(bits).join(", ")}, or such as '4.25 bits'`;
-    const dtype = rule(words, isDtype, "UnknownNameError");
-    const name = rule("a text, such as 'bf16'", (value) => typeof value === "string" && value !== "");
-    const others = Object.fromEntries(PARTS.map((part) => [part, [optional(dtype), parts[part]]]));
-    check("Precision", { blocks: [dtype, blocks], ...others, compute: [optional(name), compute] });
-    const plain = UNQUANTISED.includes(blocks) ? blocks : "bf16";
-    const usual = { experts: blocks, head: plain, embedding: plain, other: plain, cache: plain };
-    Object.assign(this, { bits, blocks, compute });
-    for (const part of PARTS) this[part] = parts[part] ?? usual[part] ?? null;
-    this.plain = plain === blocks || this.other !== "fp16" ? plain : "fp16"; // what is not quantised, and operands
-    this.computeBytes = compute === "fp4" ? 0.5 : this.bytes(compute ?? this.plain);
-    this.sentBytes = this.plain === "fp32" ? 4 : 2;
-    this.dispatchedBytes = this.dispatch === null ? this.sentBytes : this.bytes(this.dispatch);
-  }
-  with(parts) { return new Precision({ ...this, ...parts }, this.bits); }
-  bytes(dtype) { return (this.bits[dtype] ?? bitsSaid(dtype)) / 8; }
-  bytesOf(part) { return this.bytes(this[part] ?? this.cache); }
-  stateBytes(stated) {
-    return this.bytes(this.state || stated || (UNQUANTISED.includes(this.compute) ? this.compute : this.plain));
-  }
-  // The dtype that a kernel multiplies in, on a device with these peaks.
-  operand(kernel, peaks) {
-    const stored = kernel === "blocks" || kernel === "experts" ? this[kernel] : "";
-    if (this.compute !== null || peaks[MULTIPLIED_IN[stored]]) return this.compute ?? MULTIPLIED_IN[stored];
-    const plain = UNQUANTISED.includes(stored) ? stored : this.plain;
-    return peaks[OTHER_16_BITS[plain]] && !peaks[plain] ? OTHER_16_BITS[plain] : plain;
-  }
-}
-
 // ---- Laws of mixers: what a token attends to, what a pass reads, what a sequence holds. c: cached, n: new tokens.
 
 // How many of n tokens have a span below or at `limit`, as no more tokens are there; and the spans of n tokens, summed.
@@ -253,79 +211,76 @@ function cacheCopies({ owner, heads = 0, kv_heads: kvHeads = 0, whole: all = fal
 const copiedWeights = ({ copies }, split) => total(copies, (copy) => (cacheCopies(copy, split) - 1) * copy.weights);
 
 // Collectives of a pass, and the bytes that one device sends for one of its tokens.
-function collectivesOf(model, { sentBytes, dispatchedBytes }, devices, layout) {
+function collectivesOf(model, { sent, dispatched }, devices, layout) {
   if (devices === 1) return [0, 0];
-  const each = (2 * (devices - 1) * model.width * sentBytes) / devices;
+  const each = (2 * (devices - 1) * model.width * sent) / devices;
   if (layout === "tensor") return [model.reduces, model.reduces * each];
   const bytes = total(model.experts, ({ layers, routed_width: width, experts, picked }) => {
     let none = 1; // the chance that a device, with experts / devices of them, holds none of those picked
     for (let i = 0; i < picked; i += 1) none *= Math.max(0, experts - experts / devices - i) / (experts - i);
-    return layers * width * ((devices - 1) * (1 - none)) * (dispatchedBytes + sentBytes);
+    return layers * width * ((devices - 1) * (1 - none)) * (dispatched + sent);
   });
   return [total(model.experts, ({ layers }) => 2 * layers), bytes];
 }
 // All layers of one kernel: FLOPs and bytes of one sequence.
-function layerKind(kernel, precision, split) {
+function layerKind(kernel, { bytes, operand, state, usual_state: usual }, split) {
   const { layers, label, cache_part: part = "cache", fresh_pair_flops: fresh } = kernel;
   const [of, copies] = [(name) => kernel[name] ?? 0, layers * (kernel.copied_whole ? split : 1)];
   const cache = layers * of("cache_elements") * cacheCopies(kernel, split);
-  const state = precision.stateBytes(kernel.state_dtype) * of("state_elements");
+  const stateBytes = (state ?? kernel.state_bytes ?? usual) * of("state_elements");
   return {
-    part: `${layers} x ${label}`, label, layers, law: lawOf(kernel.law), pairFlops: copies * of("pair_flops"),
+    label, layers, law: lawOf(kernel.law), pairFlops: copies * of("pair_flops"),
     freshPairFlops: copies * (fresh ?? of("pair_flops")), expandFlops: copies * of("expand_flops"),
-    tokenFlops: copies * of("token_flops"), cacheBytes: cache * precision.bytesOf(part),
-    stateBytes: layers * (state + precision.computeBytes * of("conv_elements")),
+    tokenFlops: copies * of("token_flops"), cacheBytes: cache * bytes[part],
+    stateBytes: layers * (stateBytes + operand * of("conv_elements")),
   };
 }
 const kindBytes = (kind, tokens) => kind.cacheBytes * kind.law.held(tokens) + kind.stateBytes;
 
 function sizesOf(model, precision, devices, layout) {
   const [split, replicas] = layout === "tensor" ? [devices, 1] : [1, devices];
-  const { weights, experts: ffns, again, head_bias: bias } = model;
-  const [of, every] = [(part) => precision.bytesOf(part), (count) => total(ffns, (ffn) => ffn.layers * count(ffn))];
-  const copied = total(model.mixers, (mixer) => mixer.layers * copiedWeights(mixer, split));
-  const stored = total(model.mixers, (mixer) => mixer.stored * copiedWeights(mixer, split));
+  const [{ weights, experts: ffns, again, head_bias: bias }, { bytes }] = [model, precision];
+  const every = (count) => total(ffns, (ffn) => ffn.layers * count(ffn));
+  const copies = (layers) => total(model.mixers, (mixer) => mixer[layers] * copiedWeights(mixer, split));
+  const [copied, stored] = [copies("layers"), copies("stored")];
   const routers = (split - 1) * every((ffn) => ffn.router_weights);
-  const other = weights.other - every((ffn) => ffn.experts * ffn.other_weights) - bias + routers;
-  const blocks = replicas * ((weights.blocks + stored) * of("blocks") + other * of("other"));
-  const more = (again[0] + copied - stored - model.idle_weights) * of("blocks") + again[1] * of("other");
-  const headBytes = replicas * (weights.head * of("head") + bias * of("other"));
-  const expertBytes = (ffn) => ffn.weights * of("experts") + ffn.other_weights * of("other");
-  const resident = every((ffn) => replicas * Math.ceil(ffn.experts / replicas) * expertBytes(ffn));
-  const picked = every((ffn) => ffn.picked * ffn.weights);
+  const blocks = (weights.blocks + stored) * bytes.blocks + (weights.other + routers) * bytes.other;
+  const more = (again.blocks + copied - stored) * bytes.blocks + again.other * bytes.other;
+  const head = weights.head * bytes.head + bias * bytes.other;
+  const expertBytes = (ffn) => ffn.weights * bytes.experts + ffn.other_weights * bytes.other;
+  const resident = every((ffn) => Math.ceil(ffn.experts / replicas) * expertBytes(ffn));
   const [collectives, collectiveBytes] = collectivesOf(model, precision, devices, layout);
   return {
-    tokenFlops: 2 * (model.block_matmul_weights - picked + copied + routers), expertFlops: 2 * picked,
-    logitFlops: 2 * weights.head, blockBytes: blocks + replicas * more, headBytes,
+    tokenFlops: 2 * (weights.used + copied + routers), expertFlops: 2 * weights.picked, logitFlops: 2 * weights.head,
+    blockBytes: replicas * (blocks + more), headBytes: replicas * head,
+    residentBytes: replicas * (blocks + head + weights.embedding * bytes.embedding + resident),
     replicas, collectives, collectiveBytes, kinds: model.kernels.map((kernel) => layerKind(kernel, precision, split)),
     experts: ffns.map((ffn) => ({
       bytes: ffn.experts * ffn.layers * expertBytes(ffn),
       logIdle: ffn.picked < ffn.experts ? Math.log1p(1 - ffn.picked / ffn.experts - 1) : -Infinity,
     })),
-    residentBytes: blocks + headBytes + replicas * weights.embedding * of("embedding") + resident,
   };
 }
 // A draft head beside its target: what it shares lies in memory once, as the target's.
 function draftSizesOf({ body, projection, shares_head: shared }, precision, devices, layout) {
   const sizes = sizesOf(body, precision, devices, layout);
-  const bytes = sizes.replicas * projection * precision.bytesOf("blocks");
-  const [tokenFlops, blockBytes] = [sizes.tokenFlops + 2 * projection, sizes.blockBytes + bytes];
+  const bytes = sizes.replicas * projection * precision.bytes.blocks;
   const residentBytes = sizes.residentBytes + bytes - (shared ? sizes.headBytes : 0);
+  const [tokenFlops, blockBytes] = [sizes.tokenFlops + 2 * projection, sizes.blockBytes + bytes];
   return { ...sizes, tokenFlops, blockBytes, residentBytes };
 }
 
 // ---- Work of passes, and its time under the roofline
 
 const NOTHING = { weights: 0, cacheRead: 0, cacheWrite: 0, state: 0, times: 1 };
-const work = (part, kernel, flops, more) => ({ part, kernel, flops, ...NOTHING, ...more });
+const work = (kernel, flops, more) => ({ kernel, flops, ...NOTHING, ...more });
 
 // Dense linear layers, routed experts, LM head. `fullest`: tokens of the fullest device over their mean.
 function linearWork(sizes, tokens, logits, times = 1, fullest = 1) {
   const streamed = total(sizes.experts, ({ bytes, logIdle }) => -bytes * Math.expm1(tokens * logIdle));
-  const one = { weights: sizes.blockBytes, times };
-  const dense = work("linear layers", "blocks", sizes.tokenFlops * tokens * fullest, one);
-  const routed = work("routed experts", "experts", sizes.expertFlops * tokens, { weights: streamed, times });
-  const head = work("LM head", "head", sizes.logitFlops * logits * fullest, { weights: sizes.headBytes, times });
+  const dense = work("blocks", sizes.tokenFlops * tokens * fullest, { weights: sizes.blockBytes, times });
+  const routed = work("experts", sizes.expertFlops * tokens, { weights: streamed, times });
+  const head = work("head", sizes.logitFlops * logits * fullest, { weights: sizes.headBytes, times });
   return sizes.experts.length ? [dense, routed, head] : [dense, head];
 }
 function pairWork(kind, read, pairs) {
@@ -335,18 +290,18 @@ function pairWork(kind, read, pairs) {
 // Attention, or the update of a constant state, of all layers of one kind: in one pass, and in decode steps together.
 function attentionWork(kind, n, c, batch, times = 1) {
   const [cache, state] = [batch * kind.cacheBytes, 2 * batch * kind.stateBytes];
-  if (!cache) return work(kind.part, "attention", batch * n * kind.tokenFlops, { state, times });
+  if (!cache) return work("attention", batch * n * kind.tokenFlops, { state, times });
   const read = kind.law.read(c, n);
   const flops = batch * pairWork(kind, read, kind.law.spanSum(c, n));
-  return work(kind.part, "attention", flops, { cacheRead: cache * read, cacheWrite: cache * n, times });
+  return work("attention", flops, { cacheRead: cache * read, cacheWrite: cache * n, times });
 }
 function attentionOfSteps(kind, prompt, steps, batch) {
   const [cache, state] = [batch * kind.cacheBytes, 2 * batch * steps * kind.stateBytes];
-  if (!cache) return [work(kind.part, "attention", batch * steps * kind.tokenFlops, { state })];
+  if (!cache) return [work("attention", batch * steps * kind.tokenFlops, { state })];
   return kind.law.stretches(prompt, steps).map(([c, n]) => {
     const spans = kind.law.spanSum(c, n);
     const moved = { cacheRead: cache * kind.law.readSum(c, n, spans), cacheWrite: cache * n };
-    return work(kind.part, "attention", batch * kind.pairFlops * spans, moved);
+    return work("attention", batch * kind.pairFlops * spans, moved);
   });
 }
 // Sequences that there would be if each device that serves its own had as many as the fullest.
@@ -366,8 +321,8 @@ function decodeSteps(sizes, prompt, number, batch) {
   return passesOf(sizes, attention, batch, batch, batch, number);
 }
 
-const SUMS = ["flops", "weights", "cacheRead", "cacheWrite", "state", "computeSeconds", "memorySeconds", "seconds"];
-const DONE = new Set(["flops", "cacheRead", "cacheWrite", "state"]); // less where devices less full wait
+const DONE = ["flops", "cacheRead", "cacheWrite", "state"]; // less where devices less full wait
+const SUMS = [...DONE, "weights", "computeSeconds", "memorySeconds", "seconds"];
 const bytesOf = (one) => one.weights + one.cacheRead + one.cacheWrite + one.state;
 
 // The seconds of a work under its roof, each time that it runs; they are put into it, too.
@@ -376,22 +331,18 @@ function underRoof({ peaks, bandwidth, efficiency }, one) {
   const { computeSeconds: compute, memorySeconds: memory } = one;
   return (one.seconds = efficiency.overlap ? Math.max(compute, memory) : compute + memory);
 }
-// Works, each under its roof, or whole roofs, added up; `bound`: what binds, "both" where they differ.
-class Roof {
-  constructor(kernel = "") {
-    Object.assign(this, { kernel, bounds: new Set() });
-    for (const name of SUMS) this[name] = 0;
+// Works under their roofs, added up, each as often as it runs: those of attention, or of all linear layers.
+function summed(runs, ofAttention) {
+  const sums = Object.fromEntries(SUMS.map((name) => [name, 0]));
+  for (const { works, done } of runs) {
+    for (const one of works.filter(({ kernel }) => ofAttention === (kernel === "attention"))) {
+      const share = one.kernel === "experts" ? 1 : done;
+      for (const name of SUMS) sums[name] += one[name] * one.times * (DONE.includes(name) ? share : 1);
+    }
   }
-  add(one, times = 1, done = 1) {
-    for (const name of SUMS) this[name] += one[name] * (DONE.has(name) ? times * done : times);
-    const bounds = one.bounds ?? [one.computeSeconds > one.memorySeconds ? "compute" : "memory"];
-    if (one.seconds * times) for (const bound of bounds) this.bounds.add(bound);
-  }
-  get bytes() { return bytesOf(this); }
-  get intensity() { return ratio(this.flops, this.bytes); }
-  get bound() { return this.bounds.size > 1 ? "both" : ([...this.bounds][0] ?? "nothing"); }
+  return { ...sums, bytes: bytesOf(sums) };
 }
-// Passes on a deployment, one after another: bytes and FLOPs of all devices, seconds of the group; `roofs` by part.
+// Passes on a deployment, one after another: bytes and FLOPs of all devices, seconds of the group.
 class Phase {
   constructor(deployment, runs) {
     const { efficiency, linkRate: link, collectiveLatency: latency } = deployment;
@@ -402,26 +353,10 @@ class Phase {
     this.overhead = this.passes * efficiency.overhead;
     this.seconds = busy + this.communication + this.overhead;
   }
-  get roofs() {
-    if (this.found) return this.found;
-    this.found = {};
-    for (const { works, done } of this.runs) {
-      for (const one of works) {
-        const roof = (this.found[one.part] ??= new Roof(one.kernel));
-        roof.add(one, one.times, one.kernel === "experts" ? 1 : done);
-      }
-    }
-    return this.found;
-  }
-  sum(of) {
-    const found = new Roof();
-    for (const roof of Object.values(this.roofs)) if (of(roof.kernel)) found.add(roof);
-    return found;
-  }
-  get linear() { return this.sum((kernel) => kernel !== "attention"); }
-  get attention() { return this.sum((kernel) => kernel === "attention"); }
-  get flops() { return this.sum(() => true).flops; }
-  get bytes() { return this.sum(() => true).bytes; }
+  get linear() { return summed(this.runs, false); }
+  get attention() { return summed(this.runs, true); }
+  get flops() { return this.linear.flops + this.attention.flops; }
+  get bytes() { return this.linear.bytes + this.attention.bytes; }
 }
 
 // ---- Deployment: a model on devices, and what their memory holds
@@ -448,8 +383,8 @@ class Deployment {
     if (devices > 1 && this.linkRate === null) {
       refuse(`Deployment: ${name} ${unlinked}; give link= in byte/s one way, or take devices=1.`);
     }
-    this.peaks = mapped({ blocks: 0, experts: 0, head: 0, attention: 0 }, (_, kernel) => {
-      const dtype = precision.operand(kernel, peaks);
+    this.peaks = mapped(precision.operands, (dtypes) => { // the first that the device multiplies in
+      const dtype = dtypes.find((one) => own(peaks, one)) ?? dtypes.at(-1);
       const known = `it has ${Object.keys(peaks).join(", ")}. Choose one of these to compute in.`;
       const missing = () => refuse(`Accelerator ${name} has no ${dtype} peak; ${known}`, "UnknownNameError");
       return devices * efficiency.mfu * (own(peaks, dtype) ?? missing());
@@ -472,22 +407,25 @@ class Deployment {
   memoryNeeded(tokens, batch = 1) { return this.weightBytes + seats(this.sizes, batch) * this.sequenceBytes(tokens); }
   fits(tokens, batch = 1) { return this.memoryNeeded(tokens, batch) <= this.memoryAvailable; }
 }
-// The deployment of settings: names of the data's lists, or objects of the same form in their place.
-export function deploymentOf(data, settings) {
-  const { precision = "bf16", efficiency = "floor" } = settings;
-  const find = (list, kind) => (typeof settings[kind] === "object" && settings[kind])
-    || list.find((one) => one.name === settings[kind])
-    || refuse(`Unknown ${kind} ${repr(settings[kind])}: expected one of the ${list.length} here.`, "UnknownNameError");
-  const set = { model: find(data.models, "model"), accelerator: find(data.accelerators, "accelerator") };
-  const parts = typeof precision === "object" && precision !== null ? precision : { blocks: precision };
-  set.precision = new Precision(own(data.precisions, precision) ?? parts, data.bits);
-  const { efficiencies, no_efficiencies: none = `Unknown efficiency ${repr(efficiency)}.` } = set.accelerator;
+// The deployment of settings: names in the data's lists, or objects of the same form in their place.
+export function deploymentOf(data, given) {
+  const settings = { precision: "bf16", efficiency: "floor", ...given };
+  function find(kind, choices) {
+    const wanted = settings[kind];
+    if (typeof wanted === "object" && wanted) return wanted;
+    const unknown = `Unknown ${kind} ${repr(wanted)}: expected one of the ${choices.length} here.`;
+    return choices.find(([name]) => name === wanted)?.[1] ?? refuse(unknown, "UnknownNameError");
+  }
+  const named = (list) => list.map((one) => [one.name, one]);
+  const [model, accelerator] = [find("model", named(data.models)), find("accelerator", named(data.accelerators))];
+  const precision = find("precision", Object.entries(data.precisions));
+  const { efficiencies, no_efficiencies: none } = accelerator; // published for its kind, or why there are none
   const known = { ...data.efficiencies, ...efficiencies };
-  const numbers = typeof efficiency === "object" ? efficiency : own(known, efficiency);
-  set.efficiency = { ...data.efficiencies.floor, ...(numbers ?? refuse(none)) };
-  check("Efficiency", mapped(EFFICIENCY, (one, name) => [one, set.efficiency[name]]));
-  for (const name of Object.keys(GIVEN)) if (settings[name] !== undefined) set[name] = settings[name];
-  return new Deployment(set);
+  if (none && typeof settings.efficiency === "string" && !own(known, settings.efficiency)) refuse(none);
+  const efficiency = { ...data.efficiencies.floor, ...find("efficiency", Object.entries(known)) };
+  check("Efficiency", mapped(EFFICIENCY, (one, name) => [one, efficiency[name]]));
+  const others = Object.entries(settings).filter(([name, value]) => name in GIVEN && value !== undefined);
+  return new Deployment({ ...Object.fromEntries(others), model, accelerator, precision, efficiency });
 }
 // The largest batch of sequences that hold `tokens` tokens each; 0 when not even one fits.
 export function largestBatch(d, tokens) {
@@ -515,13 +453,10 @@ export function requireFit(d, tokens, batch = 1) {
   const remedy = `What would fit: ${found.join("; or ") || nothing}.`;
   refuse(`${what} on ${on} needs ${formatBytes(needed)} ${parts}; ${there}. ${remedy}`, "DoesNotFitError");
 }
-const [FP8, INT4] = ["fp8", "int4"].map((dtype) => ({ blocks: dtype, experts: dtype }));
-const SMALLER = [["an fp8 cache", { cache: "fp8" }], ["fp8 weights", FP8], ["int4 weights", INT4]];
-SMALLER.push(["int4 weights and an fp8 cache", { ...INT4, cache: "fp8" }]);
 // The smallest change of each kind that fits: batch, precision, devices.
 function remedies(d, tokens, batch) {
-  const [largest, stored] = [largestBatch(d, tokens), (parts) => d.with({ precision: d.precision.with(parts) })];
-  const [dtypes] = SMALLER.find(([, parts]) => stored(parts).fits(tokens, batch)) ?? [];
+  const [largest, { smaller = {} }] = [largestBatch(d, tokens), d.precision];
+  const dtypes = Object.keys(smaller).find((words) => d.with({ precision: smaller[words] }).fits(tokens, batch));
   const found = [...(largest ? [`batch=${BigInt(largest)}`] : []), ...(dtypes ? [dtypes] : [])];
   return d.linkRate === null ? found : [...found, ...moreDevices(d, tokens, batch, !found.length)];
 }
@@ -548,12 +483,11 @@ export function requestOf({ prompt, output, cached = 0 }) {
   const most = "at least one prompt token must be computed, so expected at most prompt - 1";
   return refuse(`Request: cached is ${commas(cached)} but the prompt has ${commas(prompt)} tokens; ${most}.`);
 }
-const named = (what, run) => ({ ...run, works: run.works.map((one) => ({ ...one, part: `${what}: ${one.part}` })) });
 // The prompts of a batch, in one pass, or one on each device with sequences of its own; a draft prefills them likewise.
 function prefillPhase(d, prompt, cached, batch) {
   const [{ sizes, draftSizes }, n] = [d, prompt - cached];
-  const drafting = (...of) => (draftSizes ? [named("drafting", equalPasses(draftSizes, n, cached, ...of))] : []);
-  const passes = (...of) => [equalPasses(sizes, n, cached, ...of), ...drafting(...of)];
+  const models = draftSizes ? [sizes, draftSizes] : [sizes];
+  const passes = (...of) => models.map((each) => equalPasses(each, n, cached, ...of));
   if (sizes.replicas === 1) return new Phase(d, passes(batch, 1, 1));
   const [full, rest] = [Math.floor(batch / sizes.replicas), batch % sizes.replicas];
   const last = passes(Math.max(rest, 1), 1, Math.min(rest, 1));
@@ -566,8 +500,8 @@ function decodePhase(d, prompt, output, batch) {
   const [{ draftTokens: drafts, acceptance }, context] = [speculation, prompt + (output - 2) / 2];
   const tokens = -Math.expm1((drafts + 1) * Math.log1p(acceptance - 1)) / (1 - acceptance); // of a round
   const rounds = (output - 1) / tokens;
-  const verifying = named("verifying", equalPasses(sizes, drafts + 1, context, batch, drafts + 1, rounds));
-  const drafting = named("drafting", equalPasses(draftSizes, 1, context, batch, 1, rounds * drafts));
+  const verifying = equalPasses(sizes, drafts + 1, context, batch, drafts + 1, rounds);
+  const drafting = equalPasses(draftSizes, 1, context, batch, 1, rounds * drafts);
   return new Phase(d, [verifying, drafting]);
 }
 // Cost of `batch` identical requests, prefilled in one pass and decoded in lockstep: both clocks, both phases.
@@ -656,7 +590,7 @@ function passOf(d, batch) {
   return new Phase(d, [equalPasses(d.sizes, 1, 0, batch, 1)]);
 }
 // Tokens in one pass at which the linear layers turn from memory bound to compute bound.
-export const ridgeTokens = (d) => ((d.peaks.blocks / d.bandwidth) * d.precision.bytesOf("blocks")) / 2;
+export const ridgeTokens = (d) => ((d.peaks.blocks / d.bandwidth) * d.precision.bytes.blocks) / 2;
 // Block weights that one token uses over those that a decode step at `batch` reads.
 function usedOverRead({ model: { experts, block_matmul_weights: used }, sizes }, batch = 1) {
   const distinct = experts.map((ffn, i) => -ffn.experts * Math.expm1(batch * sizes.experts[i].logIdle));
@@ -738,15 +672,6 @@ export function answerTraffic(d, request, batch = 1) {
 
 // ---- What a faster prefill buys, and what tokens cost
 
-const DURATION = rule("a number of at least 0, or an array of them", within(0, LARGEST));
-const TIMES = rule("a number above 0, or an array of them", within(SMALLEST, Infinity));
-// Amdahl's law: time before over time after a prefill k times faster.
-export function fasterPrefill(prefill, decode, k) {
-  check("faster_prefill", { prefill_seconds: [DURATION, prefill], decode_seconds: [DURATION, decode], k: [TIMES, k] });
-  const expected = "one time above 0, as decode_seconds is 0 too";
-  if (!prefill && !decode) throw wrong("faster_prefill", "prefill_seconds", asFloat(0), expected);
-  return (prefill + decode) / (prefill / k + decode);
-}
 // The least output at which prefill is under `share` of the GPU clock.
 export function breakEvenOutput(d, prompt, batch = 1, share = 0.05) {
   check("break_even_output", { prompt: [PLACES, prompt], batch: [BATCH, batch], share: [FRACTION, share] });
@@ -775,11 +700,12 @@ export function priceOfRequest(d, request, batch, hourly) {
 const onDeployment = (change) => (one) => ({ ...one, d: one.d.with(change(one.d)) });
 const onAccelerator = (change) => onDeployment(({ accelerator: old }) => ({ accelerator: { ...old, ...change(old) } }));
 const onRequest = (change) => (one) => ({ ...one, r: { ...one.r, ...change(one.r) } });
-const quantised = (parts) => onDeployment(({ precision }) => ({ precision: precision.with(parts) }));
+const stored = (words) => onDeployment(({ precision }) => ({ precision: precision.smaller[words] }));
 
 // What one may do, in words to a change; not what is there already.
 function usualLevers({ model, accelerator, precision, devices, speculation }, r) {
-  const wide = Math.max(precision.bytesOf("blocks"), precision.bytesOf("experts")) > 1;
+  const { blocks, experts, cache } = precision.bytes;
+  const wide = Math.max(blocks, experts) > 1;
   const layouts = accelerator.link === null ? [] : model.experts.length ? ["tensor", "expert"] : ["tensor"];
   const spread = (layout) => onDeployment(() => ({ devices: 2 * devices, layout }));
   const found = {
@@ -787,9 +713,9 @@ function usualLevers({ model, accelerator, precision, devices, speculation }, r)
     "twice the bandwidth": onAccelerator(({ bandwidth }) => ({ bandwidth: 2 * bandwidth })),
     "twice the memory": onAccelerator(({ memory }) => ({ memory: 2 * memory })),
     "half the thought: answers half as long": onRequest(({ output }) => ({ output: Math.ceil(output / 2) })),
-    "W8A8: weights and activations in fp8": wide && accelerator.peaks.fp8 && quantised(FP8),
-    "4-bit weights (head stays)": wide && quantised(INT4),
-    "fp8 cache": precision.bytesOf("cache") > 1 && quantised({ cache: "fp8" }),
+    "W8A8: weights and activations in fp8": wide && accelerator.peaks.fp8 && stored("fp8 weights"),
+    "4-bit weights (head stays)": wide && stored("int4 weights"),
+    "fp8 cache": cache > 1 && stored("an fp8 cache"),
     "half of each prompt in a prefix cache": !r.cached &&
       onRequest(({ prompt }) => ({ cached: Math.floor(prompt / 2) })),
     ...mapped(model.others, (numbers) => onDeployment(() => ({ model: { ...model, ...numbers } }))),
