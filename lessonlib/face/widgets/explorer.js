@@ -1373,20 +1373,6 @@ function scaleOf({ least, below, quantum = 1, even, zero, ...range }, s) {
   };
 }
 
-// An element with attributes, what it does at an event (onclick) and what is in it.
-function make(name, attributes = {}, ...inside) {
-  const made = document.createElement(name);
-  const takesKeys = ["input", "select", "button"].includes(name); // which JupyterLab would take for its own commands
-  if (takesKeys) made.setAttribute("data-lm-suppress-shortcuts", "true");
-  for (const [key, value] of Object.entries(attributes)) {
-    if (value === false || value == null) continue;
-    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
-    else made.setAttribute(key, value === true ? "" : value);
-  }
-  made.append(...inside);
-  return made;
-}
-
 // Whether each % begins a letter that was written so; "#100%" is an address, too.
 const wellFormed = (address) => !/%(?![\da-f]{2})/i.test(address) && !/%[89a-f]/i.test(address);
 // The setting in a page's address, for this view; {} where there is none, or where it is another's.
@@ -1450,17 +1436,18 @@ function waysOut(data, name, s, deep = true) {
     }
     found.push([`${ranges[key].label} ${inFull(low)}`, { [key]: low }]);
   }
+  function first(changes, wordsOf) { // of some changes the first that works
+    const change = changes.find((one) => Object.keys(one).some((key) => one[key] !== s[key]) && works(one));
+    if (change) found.push([wordsOf(change), change]);
+  }
   const layouts = s.layout === "tensor" ? ["tensor", "expert"] : ["expert", "tensor"];
-  const many = [1, 2, 4, 8, 16, 32, 64, 128].flatMap((devices) => layouts.map((layout) => ({ devices, layout })));
-  const group = many.find((change) => (change.devices !== s.devices || change.layout !== s.layout) && works(change));
-  const how = group?.devices > 1 ? `, ${LAYOUTS[group.layout]}` : "";
-  if (group) found.push([inWords(ranges.devices, group.devices) + how, group]);
-  const precision = Object.keys(precisions).find((one) => one !== s.precision && works({ precision: one }));
-  if (precision) found.push([`precision ${precision}`, { precision }]);
+  first([1, 2, 4, 8, 16, 32, 64, 128].flatMap((devices) => layouts.map((layout) => ({ devices, layout }))),
+    ({ devices, layout }) => inWords(ranges.devices, devices) + (devices > 1 ? `, ${LAYOUTS[layout]}` : ""));
+  first(Object.keys(precisions).map((precision) => ({ precision })), ({ precision }) => `precision ${precision}`);
   const bySize = [...accelerators].sort((a, b) => a.memory - b.memory);
-  const device = bySize.find((one) => works({ accelerator: one.name }));
-  if (device) found.push([device.label, { accelerator: device.name }]);
-  if (s.target && works({ target: 1000 })) found.push(["latency target 1,000 ms", { target: 1000 }]);
+  first(bySize.map((one) => ({ accelerator: one.name })),
+    ({ accelerator }) => bySize.find((one) => one.name === accelerator).label);
+  if (s.target) first([{ target: 1000 }], () => "latency target 1,000 ms");
   const { prompt, output, cached } = presets.chat; // where no single change does: a smaller case, and then one
   const smaller = [["batch 1", { batch: 1 }], ["batch 1, a chat request", { batch: 1, prompt, output, cached }]];
   for (const [words, change] of smaller) {
@@ -1473,104 +1460,84 @@ function waysOut(data, name, s, deep = true) {
   return found;
 }
 
-// ---- Controls: {element, follow}; `follow` shows a setting, `set` changes it
+// ---- The panel as HTML: data-key is the setting of a control, data-does what a button does, data-of with what
 
-// A slider, a field beside it for any value, and their unit. `panel`: {id, now(), set(change), tell(words)}.
-function rangeControl(key, range, { id, now, set, tell }) {
-  const { label } = range;
-  const scale = () => scaleOf(range, now());
-  const put = (value) => set({ [key]: value });
-  const slider = make("input", {
-    type: "range", id: `${id}-${key}`, min: 0, max: 1, step: "any",
-    oninput: () => put(scale().value(Number(slider.value))),
-    onkeydown(event) {
-      const [value, { least, most, held, next }] = [now()[key], scale()];
-      const [up, down] = [() => next(value, 1), () => next(value, -1)];
-      const keys = {
-        ArrowRight: up, ArrowUp: up, ArrowLeft: down, ArrowDown: down, PageUp: () => held(2 * value || 1),
-        PageDown: () => held(value / 2), Home: () => least, End: () => most,
-      };
-      if (!(event.key in keys) || event.ctrlKey || event.metaKey || event.altKey) return;
-      event.preventDefault();
-      put(keys[event.key]());
-    },
-  });
-  const typed = () => (field.value.trim() === "" ? NaN : Number(field.value));
-  const field = make("input", {
-    type: "number", min: range.least, max: range.most, step: "any", "aria-label": `${label}, ${unitsOf(range)}`,
-    onchange() {
-      const [value, old, { held, least, most }] = [typed(), now()[key], scale()];
-      const none = !Number.isFinite(value);
-      const outside = value < least || value > most ? `${label} goes from ${inFull(least)} to ${inFull(most)}.` : "";
-      tell(none ? `${label} stays ${inFull(old)}: no number was typed.` : outside);
-      put(none ? old : held(value));
-      field.value = now()[key];
-    },
-    oninput() { // while it is typed, only what needs no change
-      if (typed() === scale().held(typed())) put(typed());
-    },
-  });
-  function follow() {
-    const value = now()[key];
-    slider.value = scale().share(value);
-    slider.setAttribute("aria-valuetext", inWords(range, value));
-    if (field !== field.getRootNode().activeElement || Number(field.value) !== value) field.value = value;
-  }
-  const unit = make("span", { class: "unit" }, unitsOf(range));
-  const element = make("div", { class: "range" }, make("label", { for: slider.id }, label), slider, field, unit);
-  return { element, follow };
+const OWN_KEYS = 'data-lm-suppress-shortcuts="true"'; // keys that JupyterLab would take for commands of its own
+const buttonHtml = (words, does, of = "") =>
+  `<button type="button" data-does="${does}" data-of="${of}" ${OWN_KEYS}>${escaped(words)}</button>`;
+const rangeHtml = (id, key, range) => `<div class="range">
+  <label for="${id}">${range.label}</label>
+  <input type="range" id="${id}" data-key="${key}" min="0" max="1" step="any" ${OWN_KEYS}>
+  <input type="number" data-key="${key}" min="${range.least}" max="${range.most ?? ""}" step="any" ${OWN_KEYS}
+    aria-label="${range.label}, ${unitsOf(range)}">
+  <span class="unit">${unitsOf(range)}</span></div>`;
+function menuHtml(id, key, choices) {
+  const options = choices.map(([value, words]) => `<option value="${escaped(value)}">${escaped(words)}</option>`);
+  const select = `<select id="${id}" data-key="${key}" ${OWN_KEYS}>${options.join("")}</select>`;
+  return `<div class="menu"><label for="${id}">${key}</label>${select}</div>`;
 }
-// A menu of choices, [value, words] each.
-function menuControl(key, choices, { id, now, set }) {
-  const options = choices.map(([value, words]) => make("option", { value }, words));
-  const select = make("select", { id: `${id}-${key}`, onchange: () => set({ [key]: select.value }) }, ...options);
-  const element = make("div", { class: "menu" }, make("label", { for: select.id }, key), select);
-  return { element, follow: () => (select.value = now()[key]) };
-}
-function choicesOf({ models, accelerators, precisions, efficiencies }) {
+function panelHtml(id, data, view, ranged) {
   const labelled = (rows) => rows.map((row) => [row.name, row.label ?? row.name]);
   const same = (names) => [...new Set(names)].map((each) => [each, each]);
-  return {
-    model: labelled(models), accelerator: labelled(accelerators), precision: same(Object.keys(precisions)),
-    efficiency: same([...Object.keys(efficiencies), "high", "typical", "low"]), layout: Object.entries(LAYOUTS),
+  const menus = {
+    model: labelled(data.models), accelerator: labelled(data.accelerators),
+    precision: same(Object.keys(data.precisions)),
+    efficiency: same([...Object.keys(data.efficiencies), "high", "typical", "low"]), layout: Object.entries(LAYOUTS),
   };
+  const presets = Object.keys(data.presets).map((word) => buttonHtml(word, "preset", word));
+  const ranges = ranged.map((key) => rangeHtml(`${id}-${key}`, key, data.ranges[key]));
+  return `<section class="lesson-explore" aria-label="${view.title}"><p class="title">${view.title}</p>
+    <div class="presets" role="group" aria-label="Workloads to begin with">
+      Take the ${view.many ? "means" : "medians"} of ${presets.join("")}</div>
+    <div class="ranges">${ranges.join("")}</div>
+    <div class="menus">${Object.keys(menus).map((key) => menuHtml(`${id}-${key}`, key, menus[key])).join("")}</div>
+    <p class="said" role="status" aria-live="polite"></p><ul class="legend"></ul><div class="pictures"></div>
+    <div class="ways" role="group" aria-label="What would fit"></div>
+    <div class="buttons">${view.plays ? buttonHtml(PLAY, "play") : ""}${buttonHtml("Reset", "reset")}
+      ${buttonHtml(KEEP, "keep")}${buttonHtml("Copy numbers as CSV", "csv")}${buttonHtml("Copy link", "link")}</div>
+    <p class="told" role="status"></p><div class="numbers"></div></section>`;
 }
-
+const [PLAY, KEEP] = ["Play along the answer", "Keep beside"];
 let panels = 0;
 
 // The explorer `name` in `host`, from its start setting or `start`. Returns {settings, destroy}.
 export function mount(host, data, name, start = {}) {
-  const view = data.views[name];
-  const id = `explore-${name}-${(panels += 1)}`;
+  const [view, id] = [data.views[name], `explore-${name}-${(panels += 1)}`];
+  const ranged = [...view.controls, "devices"];
   const initial = settingOf(data, name, start);
   const linked = fromAddress(name, initial);
   let s = { ...initial, ...linked };
-  let [found, kept] = [null, null]; // what is shown, null where it is refused; {s, found} of the setting kept beside
+  let [found, kept, offers] = [null, null, []]; // what is shown, null where it is refused; {s, found} kept beside it
   let [later, playing, wide] = [0, 0, 0];
 
-  const sentence = make("p", { class: "said", role: "status", "aria-live": "polite" });
-  const legend = make("ul", { class: "legend" });
-  const pictures = make("div", { class: "pictures" });
-  const ways = make("div", { class: "ways", role: "group", "aria-label": "What would fit" });
-  const table = make("div", { class: "numbers" });
-  const told = make("p", { class: "told", role: "status" });
-  const button = (words, onclick) => make("button", { type: "button", onclick }, words);
-
-  const ranged = [...view.controls, "devices"];
-  const panel = { id, now: () => s, set, tell: (words) => (told.textContent = words) };
-  const ranges = ranged.map((key) => rangeControl(key, data.ranges[key], panel));
-  const menus = Object.entries(choicesOf(data)).map(([key, choices]) => menuControl(key, choices, panel));
+  host.innerHTML = panelHtml(id, data, view, ranged);
+  const root = host.firstElementChild;
+  const [sentence, legend, pictures, ways, told, table] =
+    ["said", "legend", "pictures", "ways", "told", "numbers"].map((look) => root.querySelector(`.${look}`));
+  const [compare, player] = ["keep", "play"].map((does) => root.querySelector(`[data-does=${does}]`));
+  const inputs = [...root.querySelectorAll("[data-key]")];
+  const scale = (key) => scaleOf(data.ranges[key], s);
+  const tell = (words) => (told.textContent = words);
 
   function set(change) {
     s = { ...s, ...change };
     for (const key of ranged) {
-      const { least, most, held } = scaleOf(data.ranges[key], s);
+      const { least, most, held } = scale(key);
       if (s[key] < least || s[key] > most) s[key] = held(s[key]);
     }
     show();
   }
+  // Every control shows the setting; a number that is being typed stays as it is typed.
+  function follow() {
+    for (const input of inputs) {
+      const { type, dataset: { key } } = input;
+      const typing = type === "number" && input === input.getRootNode().activeElement && Number(input.value) === s[key];
+      if (type === "range") input.setAttribute("aria-valuetext", inWords(data.ranges[key], s[key]));
+      if (!typing) input.value = type === "range" ? scale(key).share(s[key]) : s[key];
+    }
+  }
   function show() {
-    for (const control of [...ranges, ...menus]) control.follow();
+    follow();
     clearTimeout(later);
     ways.replaceChildren();
     let refused = null;
@@ -1583,14 +1550,15 @@ export function mount(host, data, name, start = {}) {
       draw();
       later = setTimeout(offer, 30); // the sentence first
     }
-    sentence.toggleAttribute("data-refused", refused !== null);
-    sentence.textContent = refused === null ? found.said : `Not computed. ${refused}`;
+    sentence.toggleAttribute("data-refused", !found);
+    sentence.textContent = found ? found.said : `Not computed. ${refused}`;
     if (found) legend.innerHTML = legendOf(found.legend);
     table.innerHTML = found ? tableOf(kept ? [found.numbers, kept.found.numbers] : [found.numbers]) : "";
   }
   function offer() {
-    const choices = waysOut(data, name, s).map(([words, change]) => button(`Take ${words}`, () => set(change)));
-    ways.replaceChildren("What would fit: ", ...choices, button("Back to the start", reset));
+    offers = waysOut(data, name, s);
+    const choices = offers.map(([words], i) => buttonHtml(`Take ${words}`, "take", i));
+    ways.innerHTML = `What would fit: ${choices.join("")}${buttonHtml("Back to the start", "reset")}`;
   }
   // The pictures as wide as there is room, with captions where there are two.
   function draw() {
@@ -1601,81 +1569,106 @@ export function mount(host, data, name, start = {}) {
     const beside = kept && caption(`${COLUMNS[2]}: ${kept.found.said}`) + kept.found.svg(width);
     pictures.innerHTML = [now, beside].filter(Boolean).map((drawn) => `<figure>${drawn}</figure>`).join("");
   }
-  function reset() {
-    stop();
-    set(initial);
-  }
-  function keep() {
-    kept = kept || !found ? null : { s, found };
-    table.classList.toggle("two", Boolean(kept));
-    compare.textContent = kept ? "Drop the kept setting" : "Keep beside";
-    show();
-  }
   async function copy(words, what) {
-    told.replaceChildren();
+    tell("");
     try {
       await navigator.clipboard.writeText(words);
-      told.textContent = `${what} copied.`;
+      tell(`${what} copied.`);
     } catch {
-      const field = make("textarea", { readonly: true, rows: 3, "aria-label": what });
-      field.value = words;
-      told.replaceChildren(`${what}: `, field);
-      field.select();
+      told.innerHTML = `${what}: <textarea readonly rows="3" aria-label="${what}">${escaped(words)}</textarea>`;
+      told.lastChild.select();
     }
   }
   // [name, value] of each setting that this view has, as a table and an address say them.
   const settings = (of) => [...MENUS, "devices", ...view.controls].map((key) => [key, of[key]]);
-  function asCsv() {
-    const here = [...settings(s), ...(found?.numbers ?? [["not computed", sentence.textContent]])];
-    return csvOf(kept ? [here, [...settings(kept.s), ...kept.found.numbers]] : [here]);
-  }
-  function address() {
-    const changed = settings(s).filter(([key, value]) => value !== settingOf(data, name)[key]);
-    const page = globalThis.location?.href.split("#")[0] ?? "";
-    return `${page}#explore-${name}?${new URLSearchParams(changed)}`;
-  }
   function stop() {
     cancelAnimationFrame(playing);
     clearTimeout(playing);
     playing = 0;
     sentence.setAttribute("aria-live", "polite");
-    if (player) player.textContent = "Play along the answer";
+    if (player) player.textContent = PLAY;
   }
-  // From where the control is, or its beginning, to its end: in 8 seconds, or in 8 steps where motion is to be reduced.
-  function play() {
-    if (playing) return stop();
-    const key = view.plays;
-    const { most } = scaleOf(data.ranges[key], s);
-    const calm = globalThis.matchMedia?.("(prefers-reduced-motion: reduce)").matches;
-    const [from, began] = [s[key] >= most ? 1 : s[key], performance.now()];
-    player.textContent = "Stop";
-    sentence.setAttribute("aria-live", "off"); // it changes with every frame
-    const step = (count) => {
-      const share = calm ? count / 8 : Math.min(1, (performance.now() - began) / 8000);
-      set({ [key]: Math.round(from + share * (most - from)) });
-      if (share >= 1) return stop();
-      playing = calm ? setTimeout(step, 1000, count + 1) : requestAnimationFrame(step);
-    };
-    playing = 1;
-    return step(1);
+  // A frame of the play, `count` of them so far, since it `began` at a value `from`: 8 seconds, or 8 steps if `calm`.
+  function playOn(calm, from, began, count) {
+    const { most } = scale(view.plays);
+    const share = calm ? count / 8 : Math.min(1, (performance.now() - began) / 8000);
+    set({ [view.plays]: Math.round(from + share * (most - from)) });
+    const next = () => playOn(calm, from, began, count + 1);
+    if (share >= 1) stop();
+    else playing = calm ? setTimeout(next, 1000) : requestAnimationFrame(next);
   }
 
-  const presets = Object.entries(data.presets).map(([word, preset]) => {
-    const { prompt, output, cached } = view.many ? preset.mean : preset;
-    return button(word, () => set({ prompt, output, cached }));
-  });
-  const compare = button("Keep beside", keep);
-  const player = view.plays ? button("Play along the answer", play) : null;
-  const buttons = [...(player ? [player] : []), button("Reset", reset), compare,
-    button("Copy numbers as CSV", () => copy(asCsv(), "Numbers")), button("Copy link", () => copy(address(), "Link"))];
-  const group = { class: "presets", role: "group", "aria-label": "Workloads to begin with" };
-  const elements = (controls) => controls.map((control) => control.element);
-  const root = make("section", { class: "lesson-explore", "aria-label": view.title },
-    make("p", { class: "title" }, view.title),
-    make("div", group, view.many ? "Take the means of " : "Take the medians of ", ...presets),
-    make("div", { class: "ranges" }, ...elements(ranges)), make("div", { class: "menus" }, ...elements(menus)),
-    sentence, legend, pictures, ways, make("div", { class: "buttons" }, ...buttons), told, table);
-  host.replaceChildren(root);
+  const actions = {
+    take: (index) => set(offers[index][1]),
+    preset(word) {
+      const { prompt, output, cached } = view.many ? data.presets[word].mean : data.presets[word];
+      set({ prompt, output, cached });
+    },
+    reset() {
+      stop();
+      set(initial);
+    },
+    keep() {
+      kept = kept || !found ? null : { s, found };
+      table.classList.toggle("two", Boolean(kept));
+      compare.textContent = kept ? "Drop the kept setting" : KEEP;
+      show();
+    },
+    csv() {
+      const here = [...settings(s), ...(found?.numbers ?? [["not computed", sentence.textContent]])];
+      copy(csvOf(kept ? [here, [...settings(kept.s), ...kept.found.numbers]] : [here]), "Numbers");
+    },
+    link() {
+      const changed = settings(s).filter(([key, value]) => value !== settingOf(data, name)[key]);
+      const page = globalThis.location?.href.split("#")[0] ?? "";
+      copy(`${page}#explore-${name}?${new URLSearchParams(changed)}`, "Link");
+    },
+    play() {
+      if (playing) return stop();
+      player.textContent = "Stop";
+      sentence.setAttribute("aria-live", "off"); // it changes with every frame
+      const calm = globalThis.matchMedia?.("(prefers-reduced-motion: reduce)").matches;
+      const atEnd = s[view.plays] >= scale(view.plays).most;
+      return playOn(calm, atEnd ? 1 : s[view.plays], performance.now(), 1);
+    },
+  };
+  const numberIn = (field) => (field.value.trim() === "" ? NaN : Number(field.value));
+  const listeners = {
+    click({ target }) {
+      const { does, of } = target.closest("button")?.dataset ?? {};
+      if (does) actions[does](of);
+    },
+    input({ target }) {
+      const { type, value, dataset: { key } } = target;
+      if (type === "range") set({ [key]: scale(key).value(Number(value)) });
+      const typed = type === "number" ? numberIn(target) : NaN; // while it is typed, only what needs no change
+      if (!Number.isNaN(typed) && typed === scale(key).held(typed)) set({ [key]: typed });
+    },
+    change({ target }) {
+      const { type, value, dataset: { key } } = target;
+      if (type === "select-one") set({ [key]: value });
+      if (type !== "number") return;
+      const [typed, { held, least, most }, { label }] = [numberIn(target), scale(key), data.ranges[key]];
+      const outside = typed < least || typed > most ? `${label} goes from ${inFull(least)} to ${inFull(most)}.` : "";
+      tell(Number.isFinite(typed) ? outside : `${label} stays ${inFull(s[key])}: no number was typed.`);
+      set({ [key]: Number.isFinite(typed) ? held(typed) : s[key] });
+      target.value = s[key];
+    },
+    keydown(event) {
+      const { type, dataset: { key } } = event.target;
+      if (type !== "range" || event.ctrlKey || event.metaKey || event.altKey) return;
+      const [value, { least, most, held, next }] = [s[key], scale(key)];
+      const [up, down] = [() => next(value, 1), () => next(value, -1)];
+      const keys = {
+        ArrowRight: up, ArrowUp: up, ArrowLeft: down, ArrowDown: down, PageUp: () => held(2 * value || 1),
+        PageDown: () => held(value / 2), Home: () => least, End: () => most,
+      };
+      if (!Object.hasOwn(keys, event.key)) return;
+      event.preventDefault();
+      set({ [key]: keys[event.key]() });
+    },
+  };
+  for (const [event, listener] of Object.entries(listeners)) root.addEventListener(event, listener);
   set({});
   const watcher = new ResizeObserver(() => pictures.clientWidth !== wide && found && draw());
   watcher.observe(pictures);
