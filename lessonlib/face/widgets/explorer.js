@@ -88,7 +88,6 @@ export const tokensLabel = (value) => // 1, 128, 1k, 12.8k, 1M
   value >= 1e6 ? `${general(value / 1e6, 4)}M` : value >= 1e3 ? `${general(value / 1e3, 4)}k` : general(value, 4);
 
 // ---- Refusals, and what a value must be
-
 // What the library refuses: `message` is its sentence, `kind` the class of its error.
 export class Refused extends Error {
   constructor(message, kind = "InvalidInputError") {
@@ -127,7 +126,6 @@ const CACHED = whole("a whole number from 0 to 2**53, or an array of them", 0);
 const PLACES = whole("a whole number from 1 to 9.007199255e+15, or an array of them");
 const FLAG = rule("True or False", (value) => typeof value === "boolean");
 const FRACTION = rule("a fraction more than 0 and at most 1", within(SMALLEST, 1));
-const SECONDS = rule("a finite number of seconds, zero or more", within(0, LARGEST));
 // Refused where a value, in the order given, does not follow its rule: {name: [rule, value]}.
 function check(owner, values) {
   for (const [name, [{ expected, takes, kind }, value]] of Object.entries(values)) {
@@ -144,7 +142,6 @@ function firstOf(low, high, holds) {
 }
 
 // ---- Laws of mixers: what a token attends to, what a pass reads, what a sequence holds. c: cached, n: new tokens.
-
 // How many of n tokens have a span below or at `limit`, as no more tokens are there; and the spans of n tokens, summed.
 const below = (limit, c, n) => Math.min(Math.max(Math.floor(limit - c), 0), n);
 const allSpans = (c, n) => n * c + (n * (n + 1)) / 2;
@@ -198,7 +195,6 @@ const lawOf = ({ kind, shared, ...numbers }) =>
   ({ ...ALL, fillsAt: null, ...LAWS[kind](numbers), ...(shared && { held: () => 0, fillsAt: null }) });
 
 // ---- Sizes: a model in a precision on some devices
-
 const LAYOUTS = { tensor: "tensor parallelism", expert: "data-parallel attention with expert parallelism" };
 
 // Copies of what the heads of a mixer share, over a tensor-parallel group; Refused where heads do not divide.
@@ -271,7 +267,6 @@ function draftSizesOf({ body, projection, shares_head: shared }, precision, devi
 }
 
 // ---- Work of passes, and its time under the roofline
-
 const NOTHING = { weights: 0, cacheRead: 0, cacheWrite: 0, state: 0, times: 1 };
 const work = (kernel, flops, more) => ({ kernel, flops, ...NOTHING, ...more });
 
@@ -360,11 +355,6 @@ class Phase {
 }
 
 // ---- Deployment: a model on devices, and what their memory holds
-
-const EFFICIENCY = {
-  mfu: FRACTION, mbu: FRACTION, overhead: SECONDS, overlap: FLAG,
-  all_reduce_latency: SECONDS, all_to_all_latency: SECONDS,
-};
 const GIVEN = { devices: 1, layout: "tensor", link: null, memoryFraction: 0.9, speculation: null };
 const MOST_DEVICES = 1024; // of one group that a remedy may name
 
@@ -423,7 +413,6 @@ export function deploymentOf(data, given) {
   const known = { ...data.efficiencies, ...efficiencies };
   if (none && typeof settings.efficiency === "string" && !own(known, settings.efficiency)) refuse(none);
   const efficiency = { ...data.efficiencies.floor, ...find("efficiency", Object.entries(known)) };
-  check("Efficiency", mapped(EFFICIENCY, (one, name) => [one, efficiency[name]]));
   const others = Object.entries(settings).filter(([name, value]) => name in GIVEN && value !== undefined);
   return new Deployment({ ...Object.fromEntries(others), model, accelerator, precision, efficiency });
 }
@@ -475,8 +464,7 @@ function moreDevices(d, tokens, batch, alone) {
   return second;
 }
 
-// ---- Requests. d: a deployment, r: {prompt, output, cached}.
-
+// ---- Requests. d: a deployment, r: {prompt, output, cached}, which `requestOf` has let through.
 export function requestOf({ prompt, output, cached = 0 }) {
   check("Request", { prompt: [TOKENS, prompt], output: [TOKENS, output], cached: [CACHED, cached] });
   if (cached < prompt) return { prompt, output, cached };
@@ -505,8 +493,7 @@ function decodePhase(d, prompt, output, batch) {
   return new Phase(d, [verifying, drafting]);
 }
 // Cost of `batch` identical requests, prefilled in one pass and decoded in lockstep: both clocks, both phases.
-export function requestCost(d, request, batch = 1) {
-  const { prompt, output, cached } = requestOf(request);
+export function requestCost(d, { prompt, output, cached }, batch = 1) {
   check("request_cost", { batch: [TOKENS, batch] });
   const [limit, tokens, name] = [d.maxPositions, prompt + output, d.model.name];
   const both = `prompt ${commas(prompt)} + output ${commas(output)} is ${commas(tokens)} tokens`;
@@ -525,11 +512,10 @@ export function requestCost(d, request, batch = 1) {
 }
 
 // ---- A full server: requests that come and go
-
 const middle = ({ prompt, output }) => prompt + Math.floor((output + 1) / 2); // tokens held in the middle of the answer
 
 // How many identical requests are under way at a time when memory is full on average; 0 when not even one fits.
-export const memoryBatch = (d, r) => largestBatch(d, middle(requestOf(r)));
+export const memoryBatch = (d, r) => largestBatch(d, middle(r));
 function fullBatch(d, r) {
   const found = memoryBatch(d, r);
   if (!found) requireFit(d, r.prompt + r.output);
@@ -537,7 +523,7 @@ function fullBatch(d, r) {
 }
 // `batch` identical requests in steady state, null: the memory batch. Seconds of the GPU clock.
 export function steadyState(d, request, batch = null, mixed = false) {
-  const { prompt, output, cached } = requestOf(request);
+  const { prompt, output, cached } = request;
   check("steady_state", { batch: [optional(BATCH), batch], mixed: [FLAG, mixed] });
   const [alone, steps] = [requestCost(d, request), output - 1];
   if (batch === null) batch = fullBatch(d, request);
@@ -557,9 +543,8 @@ export function steadyState(d, request, batch = null, mixed = false) {
   };
 }
 // Seconds of one pass that carries `batch` decode tokens and the prompt tokens that arrive meanwhile.
-function mixedPass(d, request, batch) {
-  const [{ prompt, output, cached }, { sizes, speculation }] = [requestOf(request), d];
-  const [steps, n] = [output - 1, prompt - cached];
+function mixedPass(d, { prompt, output, cached }, batch) {
+  const [{ sizes, speculation }, steps, n] = [d, output - 1, prompt - cached];
   if (!steps) refuse("mixed_pass: the request has one output token; it has no decode step to ride on.");
   if (speculation) refuse("mixed_pass: a mixed pass has one token a sequence; take no drafts.");
   const [begun, tokens] = [batch / steps, batch + (batch / steps) * n];
@@ -570,8 +555,8 @@ function mixedPass(d, request, batch) {
 }
 // The largest batch of identical requests whose TPOT is at most `tpot`: {batch, binds, state}.
 export function atLatency(d, request, tpot = 0.03, mixed = false) {
-  const { output } = requestOf(request);
   check("at_latency", { tpot: [rate("seconds a token"), tpot], mixed: [FLAG, mixed] });
+  const { output } = request;
   if (output < 2) throw wrong("at_latency", "output", output, "2 or more", "one output token has no TPOT");
   const stateOf = (batch) => steadyState(d, request, batch, mixed);
   const [full, one] = [stateOf(fullBatch(d, request)), stateOf(1)];
@@ -584,7 +569,6 @@ export function atLatency(d, request, tpot = 0.03, mixed = false) {
 }
 
 // ---- Estimates, in one line each
-
 function passOf(d, batch) {
   if (batch > MOST_TOKENS) throw wrong("pass_cost", "batch", BigInt(batch), BATCH.expected);
   return new Phase(d, [equalPasses(d.sizes, 1, 0, batch, 1)]);
@@ -598,39 +582,35 @@ function usedOverRead({ model: { experts, block_matmul_weights: used }, sizes },
   return used / (used + total(idle, (weights) => weights));
 }
 // About prefill time over decode time at `batch`: decode heavy is much below 1.
-export function rho(d, request, batch = 1) {
-  const { prompt, output, cached } = requestOf(request);
+export function rho(d, { prompt, output, cached }, batch = 1) {
   check("rho", { batch: [TOKENS, batch] });
   return ((prompt - cached) / output) * Math.min((batch * usedOverRead(d, batch)) / ridgeTokens(d), 1);
 }
 // Time to read caches over time to compute the linear layers at peak, whatever the batch and the memory.
-export function chi(d, request) {
-  const [{ prompt, output, cached }, { kinds, replicas }] = [requestOf(request), d.sizes];
+export function chi(d, { prompt, output, cached }) {
+  const { kinds, replicas } = d.sizes;
   const each = total(kinds, (kind) => kind.cacheBytes * (kind.law.read(prompt + output / 2 - 1, 1) + 1));
   const computing = ((prompt - cached + output) * passOf(d, replicas).linear.computeSeconds) / replicas;
   return (output * each) / d.bandwidth / computing;
 }
 // The batch at which the linear layers of passes that mix prefill in turn compute bound.
-export function roofBatch(d, request) {
-  const { prompt, output, cached } = requestOf(request);
-  return ridgeTokens(d) / usedOverRead(d, MOST_TOKENS) / (1 + (prompt - cached) / output);
-}
+export const roofBatch = (d, { prompt, output, cached }) =>
+  ridgeTokens(d) / usedOverRead(d, MOST_TOKENS) / (1 + (prompt - cached) / output);
 // Roof batch over memory batch: above 1, memory is full before the linear layers are busy.
 export function omega(d, request) {
-  const [{ prompt, output }, none] = [requestOf(request), "keeps no growing cache, so omega says nothing about it"];
+  const none = "keeps no growing cache, so omega says nothing about it";
   if (d.memoryFree <= 0) requireFit(d, 1);
   if (!d.cacheBytesPerToken) refuse(`omega: ${d.model.name} ${none}.`);
-  return (roofBatch(d, request) * d.sequenceBytes(prompt + output / 2)) / d.memoryFree;
+  return (roofBatch(d, request) * d.sequenceBytes(request.prompt + request.output / 2)) / d.memoryFree;
 }
 
 // ---- The cache over an answer
-
 // [{label, layers, bytes}] by kind of layer: what one sequence of `tokens` tokens holds.
 export const cacheByKind = ({ sizes }, tokens) =>
   sizes.kinds.map((kind) => ({ label: kind.label, layers: kind.layers, bytes: kindBytes(kind, tokens) }));
 // The step that emits output token `position` + 1: {linear, neighbours, own, other, seconds}.
 export function stepParts(d, request, position, batch = 1, together = false) {
-  const [{ prompt, output }, { sizes }] = [requestOf(request), d];
+  const [{ prompt, output }, { sizes }] = [request, d];
   check("step_parts", { position: [PLACES, position], batch: [BATCH, batch], together: [FLAG, together] });
   requestCost(d, request);
   requireFit(d, together ? prompt + output : middle(request), batch);
@@ -662,7 +642,7 @@ export function spanWhereCachePassesWeights({ sizes }, batch = 1) {
 }
 // Cache reads of all decode steps: as they are, as if the cache never grew, or had its final size all along.
 export function answerTraffic(d, request, batch = 1) {
-  const { prompt, output } = requestOf(request);
+  const { prompt, output } = request;
   check("answer_traffic", { batch: [BATCH, batch] });
   const triangle = requestCost(d, request, batch).decode.attention.cacheRead;
   const reads = (c) => total(d.sizes.kinds, (kind) => attentionWork(kind, 1, c, batch).cacheRead);
@@ -671,7 +651,6 @@ export function answerTraffic(d, request, batch = 1) {
 }
 
 // ---- What a faster prefill buys, and what tokens cost
-
 // The least output at which prefill is under `share` of the GPU clock.
 export function breakEvenOutput(d, prompt, batch = 1, share = 0.05) {
   check("break_even_output", { prompt: [PLACES, prompt], batch: [BATCH, batch], share: [FRACTION, share] });
@@ -684,19 +663,16 @@ export function breakEvenOutput(d, prompt, batch = 1, share = 0.05) {
 }
 // GPU seconds of an output token at `batch` over those of a prompt token in a prefill of `prompt` tokens alone.
 export function outputTokenInPromptTokens(d, request, batch, prompt = 1024) {
-  requestOf(request);
   check("output_token_in_prompt_tokens", { batch: [BATCH, batch], prompt: [BATCH, prompt] });
   return steadyState(d, request, batch).step / batch / (prefillPhase(d, prompt, 0, 1).seconds / prompt);
 }
 // Price of one request in steady state, in the currency of `hourly`, the price of a device for a busy hour.
 export function priceOfRequest(d, request, batch, hourly) {
-  requestOf(request);
   check("price_of_request", { batch: [BATCH, batch], price_per_hour: [rate("currency an hour"), hourly] });
   return (steadyState(d, request, batch).secondsPerRequest * d.devices * hourly) / 3600;
 }
 
 // ---- Levers: changes of a case, {d, r, batch}
-
 const onDeployment = (change) => (one) => ({ ...one, d: one.d.with(change(one.d)) });
 const onAccelerator = (change) => onDeployment(({ accelerator: old }) => ({ accelerator: { ...old, ...change(old) } }));
 const onRequest = (change) => (one) => ({ ...one, r: { ...one.r, ...change(one.r) } });
@@ -753,15 +729,13 @@ function gains(start) {
   return found;
 }
 // [{name, held, atLimit}], best first at the memory batch.
-export function rankLevers(d, request, batch) {
-  const r = requestOf(request);
+export function rankLevers(d, r, batch) {
   check("rank_levers", { batch: [BATCH, batch] });
   return Object.entries(gains({ d, r, batch })).map(([name, [held, atLimit]]) => ({ name, held, atLimit }))
     .sort((a, b) => b.atLimit - a.atLimit || b.held - a.held || (a.name < b.name ? -1 : 1));
 }
 
 // ---- A server over time: requests join and leave a running batch at any step, and their caches share one memory
-
 // Continuous batching with paged memory, event by event, as the library's simulate with prefill="first": an admitted
 // prompt has a pass of its own while decoding waits. `requests`: {prompt, output, cached} that arrive at `arrivals`
 // seconds, sorted. Times of each request, GPU seconds by phase, occupancy at the start of each event and at the end.
@@ -891,21 +865,25 @@ export function timeline(d, requests, arrivals, options = {}) {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// 2. Views: from a setting to numbers and a picture. What they say is data, explorer_views.py; values are put in here.
+// 2. Views: from a setting to numbers and a picture. Words and plots are data, explorer_views.py; here come values.
 
 const BEYOND = "A number of this setting is beyond all that can be computed or drawn; choose another setting.";
 const FORMATS = {
   count: (value) => commas(Math.round(value)), seconds: formatSeconds, percent: formatPercent, bytes: formatBytes,
-  general, fixed: (value, places) => fixed(value, places, true),
+  general, fixed: (value, places) => fixed(value, places, true), tokens: tokensLabel,
 };
-// Words of the data with a view's values put in: {full.batch:count}, {share:percent 2}; a value that is words stays.
-function filled(said, values) {
-  return said.replace(/\{([\w.]+)(?::(\w+))?(?: (\d+))?\}/g, (_, path, format, digits) => {
-    const value = path.split(".").reduce((from, name) => from[name], values);
-    if (typeof value !== "number") return value;
-    return Number.isFinite(value) ? FORMATS[format](value, digits && Number(digits)) : refuse(BEYOND);
-  });
+// A number as a format with its digits says: "count", "percent 2". What is no finite number is refused.
+function printed(value, format) {
+  if (!Number.isFinite(value)) refuse(BEYOND);
+  const [name, digits] = format.split(" ");
+  return FORMATS[name](value, digits && Number(digits));
 }
+const valueAt = (values, path) => path.split(".").reduce((from, name) => from?.[name], values);
+// Words of the data with a view's values put in: {full.batch:count}, {share:percent 2}; a value that is words stays.
+const filled = (said, values) => said.replace(/\{([\w.]+)(?::([\w ]+))?\}/g, (_, path, format) => {
+  const value = valueAt(values, path);
+  return typeof value === "number" ? printed(value, format) : value;
+});
 const lengths = ({ prompt, output, cached }) =>
   `${commas(prompt)}${cached ? ` (${commas(prompt - cached)} new)` : ""} → ${commas(output)}`;
 const whose = (s) => `${s.model} on ${s.devices > 1 ? `${s.devices} × ` : ""}${s.accelerator}`;
@@ -917,19 +895,19 @@ export function shown(data, name, s) {
   const r = requestOf(view.controls.includes("cached") ? s : { ...s, cached: 0 });
   if (r.output < view.least_output) refuse(view.too_short);
   const found = VIEWS[name](d, r, s, data);
-  const values = { ...s, d, r, arrow: lengths(r), whose: whose(s), ...found };
+  const values = { ...s, d, r, lengths: lengths(r), whose: whose(s), ...found };
   if (view.cases) values.case = filled(view.cases[found.case], values);
-  const pairs = (both) => both.map(([look, words]) => [look, filled(words, values)]);
+  const pairs = (both) => both.map(([look, words]) => [filled(look, values), filled(words, values)]);
   const said = filled(view.said, values);
+  const drawn = (width) => view.plots?.map((one) => plotted(one, width, values)) ?? found.draw(width);
   return {
     said, legend: [...pairs(view.legend), ...(found.legend ?? [])],
-    numbers: [...(found.rows ?? []), ...pairs(view.numbers).map(([label, value]) => [filled(label, values), value])],
-    svg: (width) => picture(width, found.height, said, found.draw(width)),
+    numbers: [...(found.rows ?? []), ...pairs(view.numbers)],
+    svg: (width) => picture(width, view.height ?? found.height, said, drawn(width)),
   };
 }
 
 // ---- Drawing, as strings
-
 const inHtml = (words) => escaped(words).replaceAll("$", "<span>&#36;</span>"); // no mathematics, where a page has them
 const escaped = (said) => String(said).replace(/[&<>"']/g, (letter) => `&#${letter.charCodeAt(0)};`);
 const px = (value) => (Number.isFinite(value) ? String(Math.round(10 * value) / 10) : refuse(BEYOND));
@@ -950,64 +928,79 @@ const series = (count, of) => Array.from({ length: count }, (_, i) => of(i));
 const geometric = (low, high, count) => series(count, (i) => low * (high / low) ** (i / (count - 1)));
 const wholes = (values) => [...new Set(values.map(Math.round))];
 
-// An axis: what it says, how far along a value lies, as a share, and its ticks, `most` at most, as `show` prints them.
-function evenAxis(said, low, high, show = tokensLabel) {
+// An axis: how far along a value lies, as a share, and its ticks, `most` at most: decades where it is logarithmic.
+function axisOf({ said, log, show = "tokens" }, low, high) {
+  const scaled = log ? Math.log10 : (value) => value;
+  const [first, last] = [scaled(low), scaled(high)];
   function ticks(most) {
-    const step = roundUp((high - low) / most);
-    return series(Math.floor((high - low) / step + 1e-9) + 1, (i) => low + i * step);
+    const [from, to] = log ? [Math.ceil(first - 1e-9), Math.floor(last + 1e-9)] : [first, last];
+    const step = log ? Math.ceil((to - from + 1) / most) : roundUp((to - from) / most);
+    return series(Math.floor((to - from) / step + 1e-9) + 1, (i) => (log ? 10 ** (from + i * step) : from + i * step));
   }
-  return { said, show, ticks, share: (value) => (value - low) / (high - low) };
-}
-function logAxis(said, low, high, show = tokensLabel) {
-  function ticks(most) {
-    const [first, last] = [Math.ceil(Math.log10(low) - 1e-9), Math.floor(Math.log10(high) + 1e-9)];
-    const every = Math.ceil((last - first + 1) / most);
-    return series(Math.floor((last - first) / every) + 1, (i) => 10 ** (first + i * every));
-  }
-  const share = (value) => Math.log(value / low) / Math.log(high / low);
-  return { said: said && `${said} (log scale)`, show, ticks, share };
+  const share = (value) => (scaled(value) - first) / (last - first);
+  return { said: said && log ? `${said} (log scale)` : said, show: (tick) => printed(tick, show), ticks, share };
 }
 
-// A plot with its two axes, `frame`, and what draws in it; {across, up} say where a value lies.
-function plot(width, bottom, x, y, { top = 26, left = 56 } = {}) {
-  const right = width - 12;
+// What draws in a plot between its edges: {across, up} say where a value lies, all else makes a part of the picture.
+function plot(x, y, { left = 56, right, top = 26, bottom }) {
   const across = (value) => left + (right - left) * x.share(value);
   const up = (value) => bottom - (bottom - top) * y.share(value);
   const within = (share) => share >= -1e-9 && share <= 1.001;
   const inside = ([a, b]) => within(x.share(a)) && within(y.share(b));
   const along = (points) => points.map(([a, b]) => at(across(a), up(b))).join("L");
-  const upright = (value, look) => path(`M${px(across(value))} ${top}V${bottom}`, look);
-  const frame = [
-    text(left - 46, top - 10, y.said, "quiet"),
-    x.ticks(Math.max(2, Math.floor((right - left) / 62))).map((tick) =>
-      upright(tick, "grid") + text(across(tick), bottom + 17, x.show(tick), "quiet middle")),
-    y.ticks(Math.max(2, Math.floor((bottom - top) / 26))).map((tick) =>
-      path(`M${left} ${px(up(tick))}H${right}`, "grid") + text(left - 6, up(tick) + 4, y.show(tick), "quiet end")),
-    text((left + right) / 2, bottom + 36, x.said, "quiet middle"),
-  ];
-  return {
-    left, right, bottom, across, up, inside, upright, frame,
-    line(points, look) {
+  const on = {
+    left, right, across, up,
+    frame: () => [
+      text(left - 46, top - 10, y.said, "quiet"),
+      x.ticks(Math.max(2, Math.floor((right - left) / 62))).map((tick) =>
+        on.upright(tick, { look: "grid" }) + text(across(tick), bottom + 17, x.show(tick), "quiet middle")),
+      y.ticks(Math.max(2, Math.floor((bottom - top) / 26))).map((tick) =>
+        path(`M${left} ${px(up(tick))}H${right}`, "grid") + text(left - 6, up(tick) + 4, y.show(tick), "quiet end")),
+      text((left + right) / 2, bottom + 36, x.said, "quiet middle"),
+    ],
+    line(points, { look }) {
       const seen = points.filter(inside);
       return seen.length > 1 ? path(`M${along(seen)}`, `line ${look}`) : "";
     },
+    lines: (several) => several.map(([points, look]) => on.line(points, { look })),
     // The area between two lists of points with the same places across.
-    area: (low, high, look) =>
+    area: (low, high, { look }) =>
       high.length > 1 ? path(`M${along([...high, ...[...low].reverse()])}Z`, `area ${look}`) : "",
+    upright: (value, { look }) => path(`M${px(across(value))} ${top}V${bottom}`, look),
     // An upright line where a value lies, with words beside it, so many rows below the top.
-    mark(value, said, row = 0) {
-      const share = x.share(value);
-      if (share < 0 || share > 1) return "";
-      const [side, anchor] = share > 0.5 ? [-5, "end"] : [5, ""];
-      return upright(value, "boundary") + text(across(value) + side, top + 13 + 16 * row, said, `${anchor} halo`);
+    mark(value, { said, row = 0 }) {
+      if (x.share(value) < 0 || x.share(value) > 1) return "";
+      const [side, anchor] = x.share(value) > 0.5 ? [-5, "end"] : [5, ""];
+      const words = text(across(value) + side, top + 13 + 16 * row, said, `${anchor} halo`);
+      return on.upright(value, { look: "boundary" }) + words;
     },
-    dot: (a, b, look = "here", size = 6) =>
+    // A limit: a line at a height, with words above its beginning, or its end.
+    level(value, { said, look = "quiet" }) {
+      if (!within(y.share(value))) return "";
+      const words = text(look.includes("end") ? right - 4 : left + 6, up(value) - 5, said, look);
+      return path(`M${at(left, up(value))}L${at(right, up(value))}`, "line limit") + words;
+    },
+    drop: (a, b, { look }) => path(`M${at(across(a), up(b))}V${bottom}`, look), // from a point to the axis
+    dot: (a, b, { look = "here", size = 6 } = {}) =>
       inside([a, b]) ? `<circle cx="${px(across(a))}" cy="${px(up(b))}" r="${size}" class="${look}"/>` : "",
+    dots: (points, { look }) =>
+      path(points.filter(inside).map(([a, b]) => `M${at(across(a), up(b))}h0`).join(""), look),
+    label: (a, b, { said, look, right: more, down }) => text(across(a) + more, up(b) + down, said, look),
   };
+  return on;
+}
+// A plot of the data with a view's values: what its marks draw of them, one over the other; nothing of what is null.
+function plotted({ x, y, marks, ...edges }, width, values) {
+  const valueOf = (of) => (typeof of === "string" ? valueAt(values, of) : of);
+  const [across, up] = [x, y].map((axis) => axisOf(axis, valueOf(axis.from), valueOf(axis.to)));
+  const on = { ...plot(across, up, { right: width - 12, ...edges }), own: () => values.own(on) };
+  return marks.map(({ draw, of = [], said = "", ...how }) => {
+    const drawn = of.map(valueOf);
+    return drawn.some((value) => value == null) ? "" : on[draw](...drawn, { said: filled(said, values), ...how });
+  });
 }
 
-// ---- The views: from a deployment, a request and the setting to values by name, and `draw`, at a width, `height` high
-
+// ---- The views: from a deployment, a request and the setting to values by name, and what no plot of the data draws
 export const VIEWS = {};
 const NO_STEP = "no decode step";
 const MS = 1e3; // in a second
@@ -1040,7 +1033,6 @@ VIEWS.request = (d, r, { batch }) => {
       : linear.computeSeconds > linear.memorySeconds ? "compute bound" : "memory bound",
     shares: { flops, alone, full: whole, decodeFlops: cost.decode.flops / cost.flops },
     needed: d.memoryNeeded(tokens, batch), largest: largestBatch(d, tokens),
-    height: 240,
     draw: (width) => bars.map(([name, amount, parts], i) => {
       const [y, sum, room] = [22 + 56 * i, total(parts, (part) => part), width - 20];
       let x = 10;
@@ -1055,7 +1047,7 @@ VIEWS.request = (d, r, { batch }) => {
   };
 };
 
-// 02: every request on one plane. Up to these lengths, and prefill takes 5 % of the time where rho is 0.05 / 0.95.
+// 02: every request on one plane, up to these lengths. Prefill takes 5 % of the time where rho is 0.05 / 0.95.
 const PLANE = { prompts: 10 ** 5.3, outputs: 1e5, rho: 0.05 / 0.95 };
 // For prompts from left to right the output at which omega is 1: above it memory is full before the roof is reached.
 function edgeOfOmega(d) {
@@ -1073,40 +1065,32 @@ VIEWS.plane = (d, r, { batch }, { presets }) => {
   const [here, full] = [steadyState(d, r, batch), steadyState(d, r)];
   const [about, over] = [rho(d, r, batch), unless(() => omega(d, r))]; // without a cache no omega
   const { prefill, linear, attention } = here.parts;
-  const edge = over === null ? [] : edgeOfOmega(d);
+  const edge = over === null ? null : edgeOfOmega(d);
   const slope = rho(d, { prompt: 1, output: 1, cached: 0 }, batch) / PLANE.rho; // output over prompt, along rho's line
   const [first, last] = [Math.max(1, 1 / slope), Math.min(PLANE.prompts, PLANE.outputs / slope)];
-  function lineOfRho(on) {
-    if (first >= last) return "";
-    const middle = first * (last / first) ** 0.17;
-    const [x, y] = [on.across(middle), on.up(middle * slope)];
-    const turn = (Math.atan2(on.up(2 * middle * slope) - y, on.across(2 * middle) - x) * 180) / Math.PI;
+  const onRho = (prompt) => [prompt, prompt * slope];
+  function wordsOnRho(on) {
+    const [a, b] = onRho(first * (last / first) ** 0.17);
+    const turn = (Math.atan2(on.up(2 * b) - on.up(b), on.across(2 * a) - on.across(a)) * 180) / Math.PI;
     const words = text(0, 16, `rho = 0.053 at batch ${commas(batch)}`, "middle halo");
-    return [on.line([[first, first * slope], [last, last * slope]], "edge dashed"),
-      `<g transform="translate(${at(x, y)}) rotate(${px(turn)})">${words}</g>`];
+    return `<g transform="translate(${at(on.across(a), on.up(b))}) rotate(${px(turn)})">${words}</g>`;
   }
-  function known(on, { label, prompt, output, cached }) { // the lesson's own requests
-    const [side, anchor] = cached ? [-9, "end"] : [9, ""];
-    const [a, said] = [prompt - cached, label.split(", ").at(-1)];
-    return on.dot(a, output, "other-dot", 4) +
-      text(on.across(a) + side, on.up(output) + 4, said, `quiet halo ${anchor}`);
+  function known(on, { label, prompt, output, cached }) { // one of the lesson's own requests
+    const how = { right: cached ? -9 : 9, down: 4, look: `quiet halo ${cached ? "end" : ""}` };
+    return on.dot(prompt - cached, output, { look: "other-dot", size: 4 }) +
+      on.label(prompt - cached, output, { said: label.split(", ").at(-1), ...how });
   }
   return {
     here, full, rho: about, share: about / (1 + about), omega: over ?? "-", chi: chi(d, r), roof: roofBatch(d, r),
     exact: r.output > 1 ? prefill / (linear + attention) : NO_STEP,
     case: over === null ? "none" : over > 1 ? "memory" : "roof",
-    height: 394,
-    draw(width) {
-      const on = plot(width, 350, logAxis("new prompt tokens", 1, PLANE.prompts),
-        logAxis("output tokens", 1, PLANE.outputs));
+    edge, top: edge?.map(([prompt]) => [prompt, PLANE.outputs]),
+    lineOfRho: first < last ? [onRho(first), onRho(last)] : null,
+    own(on) {
       const x = Math.min(on.right - 44, Math.max(on.left + 44, on.across(r.prompt - r.cached)));
       const y = on.up(r.output) + (r.output < 4 ? -11 : 21);
-      return [
-        on.area(edge, edge.map(([a]) => [a, PLANE.outputs]), "cache faint"), on.frame, on.line(edge, "cache dashed"),
-        edge.length ? text(on.left + 6, on.up(edge[0][1]) - 6, "omega = 1", "ink-cache") : "",
-        lineOfRho(on), Object.values(presets).map((preset) => known(on, preset)),
-        on.dot(r.prompt - r.cached, r.output), text(x, y, "your request", "bold halo middle"),
-      ];
+      return [first < last ? wordsOnRho(on) : "", Object.values(presets).map((preset) => known(on, preset)),
+        on.dot(r.prompt - r.cached, r.output), text(x, y, "your request", "bold halo middle")];
     },
   };
 };
@@ -1122,33 +1106,21 @@ VIEWS.growth = (d, r, { batch, position }) => {
   const [here] = stepsAt([now], false);
   const passes = spanWhereCachePassesWeights(d, batch);
   const reading = (d.memoryAvailable / d.bandwidth) * MS;
-  const longest = MS * Math.max(...[...steady, ...(together ?? [])].map((step) => step.seconds));
-  const top = roundUp(Math.max(1.05 * reading, longest), [1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10]);
+  const upTo = (steps, parts) => steps.map((step) => [step.k, MS * total(parts, (part) => step[part])]);
+  const edges = {
+    ground: upTo(steady, []), layers: upTo(steady, ["linear", "other"]),
+    neighbours: upTo(steady, ["linear", "other", "neighbours"]), whole: upTo(steady, ["seconds"]),
+    together: together && upTo(together, ["seconds"]),
+  };
+  const longest = Math.max(...[...edges.whole, ...(edges.together ?? [])].map(([, ms]) => ms));
   return {
-    here, token: now + 1, share: here.own / here.seconds, linear: here.linear + here.other,
+    here, now, token: now + 1, share: here.own / here.seconds, linear: here.linear + here.other,
     first: steady[0], final: steady.at(-1),
     firstTogether: together?.[0].seconds ?? "-", finalTogether: together?.at(-1).seconds ?? "does not fit",
     traffic: answerTraffic(d, r, batch), soFar: answerTraffic(d, { ...r, output: now + 1 }, batch),
     passes: passes === null ? "never" : `${commas(passes)} tokens`,
-    height: 314,
-    draw(width) {
-      const on = plot(width, 270, evenAxis("output tokens so far", 0, last + 1), evenAxis("ms a step", 0, top));
-      const layers = steady.map(({ k, linear, other, neighbours, seconds }) => {
-        const shared = MS * (linear + other);
-        return [0, shared, shared + MS * neighbours, MS * seconds].map((upTo) => [k, upTo]);
-      });
-      const between = (steps, from, to, look) =>
-        on.area(steps.map((one) => one[from]), steps.map((one) => one[to]), look);
-      const later = layers.filter(([[k]]) => k >= now);
-      return [
-        on.frame, ["weights", "cache", "own"].map((look, i) => between(layers, i, i + 1, look)),
-        between(later, 0, 3, "veil"),
-        together ? on.line(together.map(({ k, seconds }) => [k, MS * seconds]), "edge dashed") : "",
-        on.line([[0, reading], [last + 1, reading]], "limit"),
-        text(on.left + 6, on.up(reading) - 5, `all of memory read once: ${general(reading, 3)} ms`, "quiet"),
-        on.upright(now, "now"), on.dot(now, MS * here.seconds),
-      ];
-    },
+    edges, later: mapped(edges, (points) => points?.filter(([k]) => k >= now)), hereMs: MS * here.seconds, reading,
+    top: roundUp(Math.max(1.05 * reading, longest), [1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10]),
   };
 };
 
@@ -1166,17 +1138,9 @@ VIEWS.kinds = (d, { prompt, output }, { batch }) => {
     tokens, here, reads: read(tokens), held: Object.fromEntries(sizes), ofBatch: batch * here,
     legend: names.map((name, i) => [lookOf(i), name]),
     rows: cacheByKind(d, tokens).map(({ bytes }, i) =>
-      [`${names[i]}, at ${commas(tokens)} tokens`, formatBytes(bytes, 3)]),
-    height: 354,
-    draw(width) {
-      const on = plot(width, 310, logAxis("tokens of the sequence", 1, 1e6),
-        logAxis("bytes of one sequence", 1e3, 1e12, (value) => formatBytes(value, 1)), { left: 62 });
-      return [
-        on.frame, kinds.map((kind, i) => on.line(along((n) => kindBytes(kind, n)), lookOf(i))),
-        on.line(along((n) => d.sequenceBytes(n)), "held"), on.line(along(read), "cache dashed"),
-        on.mark(tokens, `${commas(tokens)} tokens`), on.dot(tokens, here),
-      ];
-    },
+      [`${names[i]}, at ${commas(tokens)} tokens`, printed(bytes, "bytes 3")]),
+    curves: kinds.map((kind, i) => [along((n) => kindBytes(kind, n)), lookOf(i)]),
+    whole: along((n) => d.sequenceBytes(n)), reading: along(read),
   };
 };
 
@@ -1187,26 +1151,12 @@ VIEWS.batch = (d, r, { batch, target }) => {
   const mixed = states.map((state) => [state.batch, steadyState(d, r, state.batch, true).tokensPerSecond]);
   const [here, alone] = [steadyState(d, r, batch), states[0]];
   const kept = target / MS >= alone.tpot ? atLatency(d, r, target / MS) : null;
-  const roof = roofBatch(d, r);
   return {
-    full, here, alone, roof, omega: unless(() => omega(d, r)) ?? "-",
+    full, here, alone, roof: roofBatch(d, r), omega: unless(() => omega(d, r)) ?? "-",
     case: kept?.binds ?? "none", most: kept?.batch ?? "none", there: kept?.state.tokensPerSecond ?? "-",
-    height: 420,
-    draw(width) {
-      const upper = plot(width, 196, logAxis("", 1, 1e4), logAxis("output tokens a second", 1, 1e5));
-      const lower = plot(width, 376, logAxis("batch size", 1, 1e4), logAxis("ms a token", 1, 1e3), { top: 246 });
-      return [
-        upper.frame, lower.frame, upper.line(mixed, "prefill dashed"),
-        upper.line(states.map((state) => [state.batch, state.tokensPerSecond]), "edge"),
-        lower.line(states.map((state) => [state.batch, MS * state.tpot]), "edge"),
-        upper.mark(full.batch, `memory is full: ${commas(full.batch)}`, 9.4), lower.mark(full.batch, ""),
-        upper.mark(roof, `roof of the linear layers: ${commas(Math.round(roof))}`, 8.3),
-        lower.line([[1, target], [1e4, target]], "limit"),
-        text(lower.left + 6, lower.up(target) - 5, `target: ${general(target, 4)} ms`, "quiet"),
-        kept ? path(`M${at(lower.across(kept.batch), lower.up(MS * kept.state.tpot))}V${lower.bottom}`, "limit") : "",
-        upper.dot(here.batch, here.tokensPerSecond), lower.dot(here.batch, MS * here.tpot),
-      ];
-    },
+    rates: states.map((state) => [state.batch, state.tokensPerSecond]), mixed,
+    waits: states.map((state) => [state.batch, MS * state.tpot]),
+    hereMs: MS * here.tpot, kept: kept && [kept.batch, MS * kept.state.tpot],
   };
 };
 
@@ -1222,7 +1172,7 @@ VIEWS.timeline = (d, r, { batch, load }) => {
   const full = steadyState(d, r).batch;
   const most = Math.min(batch, full);
   const each = steadyState(d, r, most).secondsPerRequest; // at best one request is done in that time
-  const [watched, rate] = [4 * Math.max(most, 12) * each, load / 100 / each];
+  const [watched, rate, room] = [4 * Math.max(most, 12) * each, load / 100 / each, 6.5 * most];
   let clock = 0;
   const all = gaps(Math.ceil(1.3 * watched * rate) + 20).map((gap) => (clock += gap / rate));
   const arrivals = all.filter((time) => time < watched);
@@ -1238,29 +1188,16 @@ VIEWS.timeline = (d, r, { batch, load }) => {
     return middle === Infinity ? "not within this time" : middle;
   }
   const later = (times) => (2 * r.output * times.filter((one) => one >= watched / 2).length) / watched; // once warm
+  const keep = Math.ceil(time.length / 300); // as many as there are pixels to tell them apart
+  const seen = time.map((now, i) => [now, 0, running[i], Math.min(room, running[i] + waiting[i])])
+    .filter((_, i) => i % keep === 0);
+  const steps = seen.flatMap((one, i) => (i ? [[one[0], ...seen[i - 1].slice(1)], one] : [one]));
   return {
-    run, full, rate, possible: 1 / each, offered: later(arrivals), served: later(run.finish), left: waiting.at(-1),
-    busy: 1 - run.seconds.idle / (run.end - run.start), early: median(0, watched / 3),
-    late: median((2 * watched) / 3, watched),
+    run, full, most, rate, possible: 1 / each, offered: later(arrivals), served: later(run.finish),
+    left: waiting.at(-1), busy: 1 - run.seconds.idle / (run.end - run.start),
+    early: median(0, watched / 3), late: median((2 * watched) / 3, watched),
     prompt: firsts.filter(([, wait]) => wait <= 1).length / arrivals.length,
-    height: 420,
-    draw(width) {
-      const upper = plot(width, 206, evenAxis("", 0, watched), evenAxis("requests", 0, 6.5 * most));
-      const lower = plot(width, 376, evenAxis("seconds", 0, watched),
-        logAxis("seconds to the first token", 0.01, 1000, (value) => general(value, 3)), { top: 256 });
-      const keep = Math.ceil(time.length / 300); // as many as there are pixels to tell them apart
-      const seen = time.map((now, i) => [now, 0, running[i], Math.min(6.5 * most, running[i] + waiting[i])])
-        .filter((_, i) => i % keep === 0);
-      const steps = seen.flatMap((one, i) => (i ? [[one[0], ...seen[i - 1].slice(1)], one] : [one]));
-      const level = (i) => steps.map((one) => [one[0], one[1 + i]]);
-      const dots = firsts.filter(lower.inside).map(([a, wait]) => `M${at(lower.across(a), lower.up(wait))}h0`);
-      return [
-        upper.area(level(0), level(1), "cache"), upper.area(level(1), level(2), "prefill"), upper.frame, lower.frame,
-        upper.line([[0, most], [watched, most]], "limit"),
-        text(upper.right - 4, upper.up(most) - 5, `at most ${commas(most)} at a time`, "end halo"),
-        path(dots.join(""), "dots"),
-      ];
-    },
+    watched, room, firsts, levels: [1, 2, 3].map((level) => steps.map((one) => [one[0], one[level]])),
   };
 };
 
@@ -1268,27 +1205,19 @@ VIEWS.timeline = (d, r, { batch, load }) => {
 VIEWS.prefill = (d, r, { batch, times }) => {
   const cost = requestCost(d, r, batch);
   const full = steadyState(d, r);
-  const share = (state) => state.shares.prefill;
-  const shares = { alone: share(steadyState(d, r, 1)), here: share(steadyState(d, r, batch)), full: share(full) };
+  const states = { alone: steadyState(d, r, 1), here: steadyState(d, r, batch), full };
+  const shares = mapped(states, (state) => state.shares.prefill);
   const saved = (part, k) => part * (1 - 1 / k);
   return {
     cost, full, shares, clock: cost.ttft / cost.undisturbed, rho: rho(d, r, batch),
     saved: mapped(shares, (part) => saved(part, times)), even: breakEvenOutput(d, r.prompt, batch),
-    height: 314,
-    draw(width) {
-      const on = plot(width, 270, logAxis("prefill this many times as fast", 1, 1000),
-        evenAxis("% of time saved", 0, 100));
-      const curve = (part, look) =>
-        on.line(geometric(1, 1000, 40).map((k) => [k, 100 * saved(part, k)]), look) +
-        on.dot(times, 100 * saved(part, times), "small", 4);
-      return [on.frame, on.upright(times, "now"), curve(shares.alone, "edge"), curve(shares.here, "prefill"),
-        curve(shares.full, "cache")];
-    },
+    curves: mapped(shares, (part) => geometric(1, 1000, 40).map((k) => [k, 100 * saved(part, k)])),
+    ends: mapped(shares, (part) => 100 * saved(part, times)),
   };
 };
 
 // 06: which lever
-const timesAsFast = (gain) => (gain === Infinity ? "∞" : fixed(gain, 2, true)); // one output token is all prefill
+const timesAsFast = (gain) => (gain === Infinity ? "∞" : printed(gain, "fixed 2")); // one output token is all prefill
 VIEWS.levers = (d, r, { batch }) => {
   const ranked = rankLevers(d, r, batch);
   const [best] = ranked;
@@ -1299,7 +1228,7 @@ VIEWS.levers = (d, r, { batch }) => {
     rows: ranked.map(({ name, held, atLimit }) => [name, `${timesAsFast(held)} → ${timesAsFast(atLimit)}`]),
     height: bottom + 44,
     draw(width) {
-      const x = logAxis("times as fast: GPU time before over after", 0.5, 8);
+      const x = axisOf({ said: "times as fast: GPU time before over after", log: true }, 0.5, 8);
       const across = (gain) => left + (width - 46 - left) * Math.min(1.05, Math.max(0, x.share(gain)));
       const bar = (gain, y, look) => {
         const [from, to] = [across(Math.min(1, gain)), across(Math.max(1, gain))];
@@ -1326,19 +1255,11 @@ VIEWS.price = (d, r, { batch, dollars }) => {
   const full = steadyState(d, r).batch;
   const worth = (some) => outputTokenInPromptTokens(d, r, some);
   const million = (some) => (priceOfRequest(d, r, some, dollars) * 1e6) / r.output;
-  const here = worth(batch);
-  const prices = wholes(geometric(1, full, 28)).map((some) => [some, worth(some)]);
   return {
-    full, worth: { here, alone: worth(1), full: worth(full) }, million: { here: million(batch), full: million(full) },
+    full, worth: { here: worth(batch), alone: worth(1), full: worth(full) },
+    million: { here: million(batch), full: million(full) },
     each: requestCost(d, r, batch).tpot / batch,
-    height: 334,
-    draw(width) {
-      const on = plot(width, 290, logAxis("batch size", 1, 1e4), logAxis("price, in prompt tokens", 1, 1e4));
-      return [
-        on.frame, on.line(prices, "edge"), on.mark(full, `memory is full: ${commas(full)}`), on.dot(batch, here),
-        on.line([[1, 1], [1e4, 1]], "limit"), text(on.right - 4, on.up(1) - 5, "a prompt token", "quiet end"),
-      ];
-    },
+    prices: wholes(geometric(1, full, 28)).map((some) => [some, worth(some)]),
   };
 };
 
@@ -1390,7 +1311,6 @@ function fromAddress(name, start) {
 }
 
 // ---- What is shown of one setting, or of two side by side
-
 const COLUMNS = ["", "this setting", "kept"];
 // [label, its text in each column...], by the first of the columns of [label, text]; another may lack it.
 function rowsOf([first, ...others]) {
@@ -1460,44 +1380,9 @@ function waysOut(data, name, s, deep = true) {
   return found;
 }
 
-// ---- The panel as HTML: data-key is the setting of a control, data-does what a button does, data-of with what
-
-const OWN_KEYS = 'data-lm-suppress-shortcuts="true"'; // keys that JupyterLab would take for commands of its own
-const buttonHtml = (words, does, of = "") =>
-  `<button type="button" data-does="${does}" data-of="${of}" ${OWN_KEYS}>${escaped(words)}</button>`;
-const rangeHtml = (id, key, range) => `<div class="range">
-  <label for="${id}">${range.label}</label>
-  <input type="range" id="${id}" data-key="${key}" min="0" max="1" step="any" ${OWN_KEYS}>
-  <input type="number" data-key="${key}" min="${range.least}" max="${range.most ?? ""}" step="any" ${OWN_KEYS}
-    aria-label="${range.label}, ${unitsOf(range)}">
-  <span class="unit">${unitsOf(range)}</span></div>`;
-function menuHtml(id, key, choices) {
-  const options = choices.map(([value, words]) => `<option value="${escaped(value)}">${escaped(words)}</option>`);
-  const select = `<select id="${id}" data-key="${key}" ${OWN_KEYS}>${options.join("")}</select>`;
-  return `<div class="menu"><label for="${id}">${key}</label>${select}</div>`;
-}
-function panelHtml(id, data, view, ranged) {
-  const labelled = (rows) => rows.map((row) => [row.name, row.label ?? row.name]);
-  const same = (names) => [...new Set(names)].map((each) => [each, each]);
-  const menus = {
-    model: labelled(data.models), accelerator: labelled(data.accelerators),
-    precision: same(Object.keys(data.precisions)),
-    efficiency: same([...Object.keys(data.efficiencies), "high", "typical", "low"]), layout: Object.entries(LAYOUTS),
-  };
-  const presets = Object.keys(data.presets).map((word) => buttonHtml(word, "preset", word));
-  const ranges = ranged.map((key) => rangeHtml(`${id}-${key}`, key, data.ranges[key]));
-  return `<section class="lesson-explore" aria-label="${view.title}"><p class="title">${view.title}</p>
-    <div class="presets" role="group" aria-label="Workloads to begin with">
-      Take the ${view.many ? "means" : "medians"} of ${presets.join("")}</div>
-    <div class="ranges">${ranges.join("")}</div>
-    <div class="menus">${Object.keys(menus).map((key) => menuHtml(`${id}-${key}`, key, menus[key])).join("")}</div>
-    <p class="said" role="status" aria-live="polite"></p><ul class="legend"></ul><div class="pictures"></div>
-    <div class="ways" role="group" aria-label="What would fit"></div>
-    <div class="buttons">${view.plays ? buttonHtml(PLAY, "play") : ""}${buttonHtml("Reset", "reset")}
-      ${buttonHtml(KEEP, "keep")}${buttonHtml("Copy numbers as CSV", "csv")}${buttonHtml("Copy link", "link")}</div>
-    <p class="told" role="status"></p><div class="numbers"></div></section>`;
-}
-const [PLAY, KEEP] = ["Play along the answer", "Keep beside"];
+// ---- The panel. Its HTML is data: data-key is the setting of a control, data-does what a button does, with data-of.
+const buttonHtml = (words, does, of = "") => `<button type="button" data-does="${does}" data-of="${of}"
+  data-lm-suppress-shortcuts="true">${escaped(words)}</button>`;
 let panels = 0;
 
 // The explorer `name` in `host`, from its start setting or `start`. Returns {settings, destroy}.
@@ -1510,11 +1395,18 @@ export function mount(host, data, name, start = {}) {
   let [found, kept, offers] = [null, null, []]; // what is shown, null where it is refused; {s, found} kept beside it
   let [later, playing, wide] = [0, 0, 0];
 
-  host.innerHTML = panelHtml(id, data, view, ranged);
+  host.innerHTML = data.panel.replaceAll("$ID", id);
   const root = host.firstElementChild;
-  const [sentence, legend, pictures, ways, told, table] =
-    ["said", "legend", "pictures", "ways", "told", "numbers"].map((look) => root.querySelector(`.${look}`));
+  const [title, presets, sentence, legend, pictures, ways, told, table] =
+    ["title", "presets", "said", "legend", "pictures", "ways", "told", "numbers"]
+      .map((look) => root.querySelector(`.${look}`));
   const [compare, player] = ["keep", "play"].map((does) => root.querySelector(`[data-does=${does}]`));
+  const [keepWords, playWords] = [compare.textContent, player.textContent];
+  root.setAttribute("aria-label", view.title);
+  title.textContent = view.title;
+  if (view.many) presets.firstChild.data = "Take the means of ";
+  if (!view.plays) player.remove();
+  for (const range of root.querySelectorAll(".range")) if (!ranged.includes(range.dataset.of)) range.remove();
   const inputs = [...root.querySelectorAll("[data-key]")];
   const scale = (key) => scaleOf(data.ranges[key], s);
   const tell = (words) => (told.textContent = words);
@@ -1586,7 +1478,7 @@ export function mount(host, data, name, start = {}) {
     clearTimeout(playing);
     playing = 0;
     sentence.setAttribute("aria-live", "polite");
-    if (player) player.textContent = PLAY;
+    player.textContent = playWords;
   }
   // A frame of the play, `count` of them so far, since it `began` at a value `from`: 8 seconds, or 8 steps if `calm`.
   function playOn(calm, from, began, count) {
@@ -1611,7 +1503,7 @@ export function mount(host, data, name, start = {}) {
     keep() {
       kept = kept || !found ? null : { s, found };
       table.classList.toggle("two", Boolean(kept));
-      compare.textContent = kept ? "Drop the kept setting" : KEEP;
+      compare.textContent = kept ? "Drop the kept setting" : keepWords;
       show();
     },
     csv() {

@@ -12,7 +12,8 @@ from typing import Any
 
 from lessonlib.base.checks import a, checked, items
 from lessonlib.base.errors import LessonError
-from lessonlib.face.widgets.explorer_views import DEFAULTS, RANGES, VIEWS
+from lessonlib.face.widgets.explorer_controls import DEFAULTS, RANGES, panel_html
+from lessonlib.face.widgets.explorer_views import VIEWS
 from lessonlib.facts.catalogue import accelerator_names, load_accelerator, load_model, model_names
 from lessonlib.facts.workloads import load_workload, workload_names
 from lessonlib.measured.efficiency import typical_efficiency
@@ -276,7 +277,7 @@ def explorer_data(own_models: Iterable[Model] = (), own_accelerators: Iterable[A
     Raises InvalidInputError for what is no Model, or no Accelerator.
     """
     models, accelerators = _catalogue()
-    return {
+    found = {
         "models": [*map(model_numbers, own_models), *models],
         "accelerators": [*map(accelerator_numbers, own_accelerators), *accelerators],
         "precisions": {name: precision_numbers(Precision(**parts)) for name, parts in PRECISIONS.items()},
@@ -286,3 +287,4 @@ def explorer_data(own_models: Iterable[Model] = (), own_accelerators: Iterable[A
         "ranges": RANGES,
         "defaults": DEFAULTS,
     }
+    return found | {"panel": panel_html(found)}

@@ -1,53 +1,13 @@
-"""The explorers in words: of each view its title, controls, start, legend, sentence and numbers; of each control its range.
+"""The explorers in words: of each view its title, controls, start, legend, sentence, numbers, and what its plots show.
 
 explorer.js computes and draws. What is in braces is put in there: a value by the name that explorer.js gives it, and
 how it is printed, with how many digits: {full.batch:count}, {share:percent 2}. A value without a format is words.
+
+A mark of a plot says what to `draw`, by a method of explorer.js's plot, `of` which values, with which `look`, a class
+of explorer.css. An axis goes `from` a number or a value `to` another.
 """
 
 from typing import Any
-
-# Where every view starts, unless it says otherwise.
-DEFAULTS: dict[str, Any] = {
-    "model": "llama-3.1-8b",
-    "accelerator": "h100-sxm",
-    "devices": 1,
-    "layout": "tensor",
-    "precision": "bf16",
-    "efficiency": "floor",
-    "prompt": 1024,
-    "output": 128,
-    "cached": 0,
-    "batch": 1,
-}
-
-# `unit`: in words, of one, and `units` of several where they have no s; `below`: at most one less than that setting;
-# `quantum`: the finest step; a scale is logarithmic, or `even`, or begins at `zero`.
-RANGES: dict[str, dict[str, Any]] = {
-    "prompt": {"label": "prompt", "unit": "token", "least": 1, "most": 131_072},
-    "output": {"label": "output", "unit": "token", "least": 1, "most": 65_536},
-    "cached": {"label": "of it cached", "unit": "token", "least": 0, "below": "prompt", "zero": True},
-    "batch": {"label": "batch", "unit": "request", "least": 1, "most": 4096},
-    "devices": {"label": "devices", "unit": "device", "least": 1, "most": 256},
-    "position": {"label": "output so far", "unit": "token", "least": 1, "below": "output", "even": True},
-    "target": {
-        "label": "latency target",
-        "unit": "ms a token",
-        "units": "ms a token",
-        "least": 1,
-        "most": 1000,
-        "quantum": 0.1,
-    },
-    "load": {
-        "label": "load",
-        "unit": "% of capacity",
-        "units": "% of capacity",
-        "least": 5,
-        "most": 200,
-        "even": True,
-    },
-    "times": {"label": "prefill faster", "unit": "time", "least": 1, "most": 1000, "quantum": 0.1},
-    "dollars": {"label": "a GPU-hour", "unit": "dollar", "least": 0.1, "most": 20, "quantum": 0.01},
-}
 
 # `many`: presets put in means, as a full server has them, not medians; `plays`: the control that the button moves;
 # `cases`: words for `case`, which explorer.js decides; `least_output` and `too_short`: what has no answer, and why.
@@ -61,7 +21,7 @@ VIEWS: dict[str, dict[str, Any]] = {
             ["weights", "decode: linear layers"],
             ["cache", "decode: attention"],
         ],
-        "said": "{arrow}: prefill is {shares.flops:percent} of the FLOPs, {shares.alone:percent} of the time alone, "
+        "said": "{lengths}: prefill is {shares.flops:percent} of the FLOPs, {shares.alone:percent} of the time alone, "
         "{shares.full:percent} on a full server",
         "numbers": [
             ["started together: GPU clock of the batch", "{cost.seconds:seconds}"],
@@ -78,6 +38,7 @@ VIEWS: dict[str, dict[str, Any]] = {
             ["largest batch, started together", "{largest:count}"],
             ["memory batch, full server", "{full.batch:count}"],
         ],
+        "height": 240,
     },
     "plane": {
         "title": "Every request on one plane",
@@ -87,7 +48,8 @@ VIEWS: dict[str, dict[str, Any]] = {
             ["boundary", "rho: prefill takes 5 %"],
             ["cache", "omega above 1: memory is full before the roof"],
         ],
-        "said": "{arrow} at batch {batch:count}: rho {rho:general 3}, so prefill takes about {share:percent 2}; {case}",
+        "said": "{lengths} at batch {batch:count}: rho {rho:general 3}, so prefill takes about {share:percent 2}; "
+        "{case}",
         "cases": {
             "memory": "omega {omega:general 3}: memory is full before the linear layers are busy",
             "roof": "omega {omega:general 3}: the linear layers are busy before memory is full",
@@ -103,6 +65,23 @@ VIEWS: dict[str, dict[str, Any]] = {
             ["chi", "{chi:general 3}"],
             ["cache reads on a full server", "{full.shares.attention:percent}"],
         ],
+        "height": 394,
+        "plots": [
+            {
+                "bottom": 350,
+                "x": {"said": "new prompt tokens", "from": 1, "to": 10**5.3, "log": True},
+                "y": {"said": "output tokens", "from": 1, "to": 1e5, "log": True},
+                "marks": [
+                    {"draw": "area", "of": ["edge", "top"], "look": "cache faint"},
+                    {"draw": "frame"},
+                    {"draw": "line", "of": ["edge"], "look": "cache dashed"},
+                    {"draw": "label", "of": ["edge.0.0", "edge.0.1"], "said": "omega = 1", "look": "ink-cache"}
+                    | {"right": 6, "down": -6},
+                    {"draw": "line", "of": ["lineOfRho"], "look": "edge dashed"},
+                    {"draw": "own"},
+                ],
+            }
+        ],
     },
     "growth": {
         "title": "A decode step along the answer",
@@ -117,8 +96,8 @@ VIEWS: dict[str, dict[str, Any]] = {
             ["own", "its own cache"],
             ["boundary", "all started together"],
         ],
-        "said": "{model}, batch {batch:count}, token {token:count}: a step takes {here.seconds:seconds}, of which its own "
-        "cache {share:percent 2}",
+        "said": "{model}, batch {batch:count}, token {token:count}: a step takes {here.seconds:seconds}, of which its "
+        "own cache {share:percent 2}",
         "numbers": [
             ["first step, steady", "{first.seconds:seconds}"],
             ["last step, steady", "{final.seconds:seconds}"],
@@ -133,14 +112,33 @@ VIEWS: dict[str, dict[str, Any]] = {
             ["if it had its final size", "{traffic.end:bytes}"],
             ["cache passes weights at", "{passes}"],
         ],
+        "height": 314,
+        "plots": [
+            {
+                "bottom": 270,
+                "x": {"said": "output tokens so far", "from": 0, "to": "r.output"},
+                "y": {"said": "ms a step", "from": 0, "to": "top"},
+                "marks": [
+                    {"draw": "frame"},
+                    {"draw": "area", "of": ["edges.ground", "edges.layers"], "look": "weights"},
+                    {"draw": "area", "of": ["edges.layers", "edges.neighbours"], "look": "cache"},
+                    {"draw": "area", "of": ["edges.neighbours", "edges.whole"], "look": "own"},
+                    {"draw": "area", "of": ["later.ground", "later.whole"], "look": "veil"},
+                    {"draw": "line", "of": ["edges.together"], "look": "edge dashed"},
+                    {"draw": "level", "of": ["reading"], "said": "all of memory read once: {reading:general 3} ms"},
+                    {"draw": "upright", "of": ["now"], "look": "now"},
+                    {"draw": "dot", "of": ["now", "hereMs"]},
+                ],
+            }
+        ],
     },
     "kinds": {
         "title": "What kinds of layer keep and read",
         "controls": ["prompt", "output", "batch"],
         "start": {"model": "gpt-oss-20b", "prompt": 128, "output": 12_800, "batch": 1},
         "legend": [["held", "held, all layers"], ["cache", "read in a step"]],
-        "said": "{model}: at {tokens:count} tokens one sequence holds {here:bytes 3}, and a step reads {reads:bytes 3} of "
-        "it",
+        "said": "{model}: at {tokens:count} tokens one sequence holds {here:bytes 3}, and a step reads {reads:bytes 3} "
+        "of it",
         "numbers": [
             ["held at 1 token", "{held.1:bytes 3}"],
             ["held at 4,096 tokens", "{held.4096:bytes 3}"],
@@ -149,6 +147,23 @@ VIEWS: dict[str, dict[str, Any]] = {
             ["read in a step at {tokens:count} tokens", "{reads:bytes 3}"],
             ["held by the batch", "{ofBatch:bytes 3}"],
             ["weights", "{d.weightBytes:bytes 3}"],
+        ],
+        "height": 354,
+        "plots": [
+            {
+                "left": 62,
+                "bottom": 310,
+                "x": {"said": "tokens of the sequence", "from": 1, "to": 1e6, "log": True},
+                "y": {"said": "bytes of one sequence", "from": 1e3, "to": 1e12, "log": True, "show": "bytes 1"},
+                "marks": [
+                    {"draw": "frame"},
+                    {"draw": "lines", "of": ["curves"]},
+                    {"draw": "line", "of": ["whole"], "look": "held"},
+                    {"draw": "line", "of": ["reading"], "look": "cache dashed"},
+                    {"draw": "mark", "of": ["tokens"], "said": "{tokens:count} tokens"},
+                    {"draw": "dot", "of": ["tokens", "here"]},
+                ],
+            }
         ],
     },
     "batch": {
@@ -184,6 +199,36 @@ VIEWS: dict[str, dict[str, Any]] = {
             ["largest batch within the target", "{most:count}"],
             ["tokens/s there", "{there:fixed 1}"],
         ],
+        "height": 420,
+        "plots": [
+            {
+                "bottom": 196,
+                "x": {"said": "", "from": 1, "to": 1e4, "log": True},
+                "y": {"said": "output tokens a second", "from": 1, "to": 1e5, "log": True},
+                "marks": [
+                    {"draw": "frame"},
+                    {"draw": "line", "of": ["mixed"], "look": "prefill dashed"},
+                    {"draw": "line", "of": ["rates"], "look": "edge"},
+                    {"draw": "mark", "of": ["full.batch"], "said": "memory is full: {full.batch:count}", "row": 9.4},
+                    {"draw": "mark", "of": ["roof"], "said": "roof of the linear layers: {roof:count}", "row": 8.3},
+                    {"draw": "dot", "of": ["batch", "here.tokensPerSecond"]},
+                ],
+            },
+            {
+                "top": 246,
+                "bottom": 376,
+                "x": {"said": "batch size", "from": 1, "to": 1e4, "log": True},
+                "y": {"said": "ms a token", "from": 1, "to": 1e3, "log": True},
+                "marks": [
+                    {"draw": "frame"},
+                    {"draw": "line", "of": ["waits"], "look": "edge"},
+                    {"draw": "mark", "of": ["full.batch"]},
+                    {"draw": "level", "of": ["target"], "said": "target: {target:general 4} ms"},
+                    {"draw": "drop", "of": ["kept.0", "kept.1"], "look": "limit"},
+                    {"draw": "dot", "of": ["batch", "hereMs"]},
+                ],
+            },
+        ],
     },
     "timeline": {
         "title": "A server in motion",
@@ -195,7 +240,7 @@ VIEWS: dict[str, dict[str, Any]] = {
             ["prefill", "requests that wait"],
             ["edge", "time to first token"],
         ],
-        "said": "{arrow}, {rate:general 3} requests a second: {offered:count} tokens/s are asked for, {served:count} "
+        "said": "{lengths}, {rate:general 3} requests a second: {offered:count} tokens/s are asked for, {served:count} "
         "served; at the end {left:count} requests wait",
         "numbers": [
             ["requests a second that it can take", "{possible:general 3}"],
@@ -210,6 +255,27 @@ VIEWS: dict[str, dict[str, Any]] = {
             ["served at a time, at most", "{run.peakRunning:count}"],
             ["memory batch", "{full:count}"],
         ],
+        "height": 420,
+        "plots": [
+            {
+                "bottom": 206,
+                "x": {"said": "", "from": 0, "to": "watched"},
+                "y": {"said": "requests", "from": 0, "to": "room"},
+                "marks": [
+                    {"draw": "area", "of": ["levels.0", "levels.1"], "look": "cache"},
+                    {"draw": "area", "of": ["levels.1", "levels.2"], "look": "prefill"},
+                    {"draw": "frame"},
+                    {"draw": "level", "of": ["most"], "said": "at most {most:count} at a time", "look": "end halo"},
+                ],
+            },
+            {
+                "top": 256,
+                "bottom": 376,
+                "x": {"said": "seconds", "from": 0, "to": "watched"},
+                "y": {"said": "seconds to the first token", "from": 0.01, "to": 1000, "log": True, "show": "general 3"},
+                "marks": [{"draw": "frame"}, {"draw": "dots", "of": ["firsts"], "look": "dots"}],
+            },
+        ],
     },
     "prefill": {
         "title": "What a faster prefill saves",
@@ -220,7 +286,7 @@ VIEWS: dict[str, dict[str, Any]] = {
             ["prefill", "batch {batch:count}"],
             ["cache", "full, batch {full.batch:count}"],
         ],
-        "said": "{arrow}: a prefill {times:general 4} times as fast saves {saved.alone:percent 2} alone, "
+        "said": "{lengths}: a prefill {times:general 4} times as fast saves {saved.alone:percent 2} alone, "
         "{saved.full:percent 2} of a full server's GPU time",
         "numbers": [
             ["prefill share, GPU clock", "{shares.here:percent}"],
@@ -233,6 +299,24 @@ VIEWS: dict[str, dict[str, Any]] = {
             ["time to first token", "{cost.ttft:seconds}"],
             ["under 5 % from this output on", "{even:count} tokens"],
         ],
+        "height": 314,
+        "plots": [
+            {
+                "bottom": 270,
+                "x": {"said": "prefill this many times as fast", "from": 1, "to": 1000, "log": True},
+                "y": {"said": "% of time saved", "from": 0, "to": 100},
+                "marks": [
+                    {"draw": "frame"},
+                    {"draw": "upright", "of": ["times"], "look": "now"},
+                    {"draw": "line", "of": ["curves.alone"], "look": "edge"},
+                    {"draw": "dot", "of": ["times", "ends.alone"], "look": "small", "size": 4},
+                    {"draw": "line", "of": ["curves.here"], "look": "prefill"},
+                    {"draw": "dot", "of": ["times", "ends.here"], "look": "small", "size": 4},
+                    {"draw": "line", "of": ["curves.full"], "look": "cache"},
+                    {"draw": "dot", "of": ["times", "ends.full"], "look": "small", "size": 4},
+                ],
+            }
+        ],
     },
     "levers": {
         "title": "Which lever helps whom",
@@ -240,7 +324,7 @@ VIEWS: dict[str, dict[str, Any]] = {
         "start": {"prompt": 128, "output": 12_800, "batch": 1},
         "many": True,
         "legend": [["other", "batch {batch:count}"], ["held", "each on its own full server"]],
-        "said": '{arrow}, full server: most is gained by "{best.name}", {case}',
+        "said": '{lengths}, full server: most is gained by "{best.name}", {case}',
         "cases": {
             "gain": "{best.atLimit:fixed 2} times as fast",
             "none": "for there is no decode step",
@@ -255,8 +339,8 @@ VIEWS: dict[str, dict[str, Any]] = {
         "least_output": 2,
         "too_short": "One output token comes from the prefill: there is no step to price.",
         "legend": [["edge", "one output token, in prompt tokens"]],
-        "said": "{arrow}, batch {batch:count}: one output token costs as much GPU time as {worth.here:fixed 1} prompt "
-        "tokens",
+        "said": "{lengths}, batch {batch:count}: one output token costs as much GPU time as {worth.here:fixed 1} "
+        "prompt tokens",
         "numbers": [
             ["one output token, in prompt tokens", "{worth.here:fixed 1}"],
             ["at batch 1", "{worth.alone:fixed 1}"],
@@ -265,6 +349,21 @@ VIEWS: dict[str, dict[str, Any]] = {
             ["$ a million output, here", "${million.here:fixed 2}"],
             ["$ a million output, at the memory batch", "${million.full:fixed 2}"],
             ["GPU time of one output token", "{each:seconds}"],
+        ],
+        "height": 334,
+        "plots": [
+            {
+                "bottom": 290,
+                "x": {"said": "batch size", "from": 1, "to": 1e4, "log": True},
+                "y": {"said": "price, in prompt tokens", "from": 1, "to": 1e4, "log": True},
+                "marks": [
+                    {"draw": "frame"},
+                    {"draw": "line", "of": ["prices"], "look": "edge"},
+                    {"draw": "mark", "of": ["full"], "said": "memory is full: {full:count}"},
+                    {"draw": "dot", "of": ["batch", "worth.here"]},
+                    {"draw": "level", "of": [1], "said": "a prompt token", "look": "quiet end"},
+                ],
+            }
         ],
     },
 }
