@@ -75,7 +75,6 @@ function significant(value, digits) {
 }
 // With `digits` significant digits, an SI prefix and the unit: "15.01 GB". 999,999 B is 1.000 MB, as it is shown.
 const formatted = (unit) => (value, digits = 4) => {
-  if (typeof value !== "number") throw wrong("format", "value", value, "a number that a float holds");
   const [first, power] = Number.isFinite(value) ? significantDigits(value, digits) : ["0", 0];
   const size = Number(`${first}e${power - digits + 1}`);
   const [factor, prefix] = PREFIXES[unit].find(([least]) => size >= least) ?? [1, ""];
@@ -95,10 +94,10 @@ export class Refused extends Error {
   }
 }
 const refuse = (message, kind) => { throw new Refused(message, kind); };
-function wrong(owner, name, value, expected, remedy = "", kind = undefined) {
+function wrong(owner, name, value, expected, remedy = "") {
   const [said, letters] = [repr(value), [...repr(value)]];
   const shown = letters.length > 80 ? `${letters.slice(0, 60).join("")}... (${letters.length} characters)` : said;
-  return new Refused(`${owner}: ${name} is ${shown}; expected ${expected}${remedy && "; "}${remedy}.`, kind);
+  return new Refused(`${owner}: ${name} is ${shown}; expected ${expected}${remedy && "; "}${remedy}.`);
 }
 // What `make` makes; null where it is refused, as one of `kinds` if there are some.
 function unless(make, kinds = null) {
@@ -111,11 +110,10 @@ function unless(make, kinds = null) {
 }
 
 const within = (least, most) => (value) => typeof value === "number" && least <= value && value <= most;
-const rule = (expected, takes, kind) => ({ expected, takes, kind });
+const rule = (expected, takes) => ({ expected, takes });
 const whole = (expected, least = 1, most = MOST_TOKENS) =>
   rule(expected, (value) => Number.isInteger(value) && least <= value && value <= most);
-const optional = ({ expected, takes, kind }) =>
-  rule(`${expected}, or None`, (value) => value == null || takes(value), kind);
+const optional = ({ expected, takes }) => rule(`${expected}, or None`, (value) => value == null || takes(value));
 const choice = (words) => rule(`one of ${words.join(", ")}`, (value) => words.includes(value));
 const [LARGEST, SMALLEST] = [Number.MAX_VALUE, Number.MIN_VALUE];
 const rate = (unit) => rule(`a finite number of ${unit}, more than zero`, within(SMALLEST, LARGEST));
@@ -128,8 +126,8 @@ const FLAG = rule("True or False", (value) => typeof value === "boolean");
 const FRACTION = rule("a fraction more than 0 and at most 1", within(SMALLEST, 1));
 // Refused where a value, in the order given, does not follow its rule: {name: [rule, value]}.
 function check(owner, values) {
-  for (const [name, [{ expected, takes, kind }, value]] of Object.entries(values)) {
-    if (!takes(value)) throw wrong(owner, name, value, expected, "", kind);
+  for (const [name, [{ expected, takes }, value]] of Object.entries(values)) {
+    if (!takes(value)) throw wrong(owner, name, value, expected);
   }
 }
 // The first whole number above `low` and up to `high` for which `holds`, and for all above it, by halving.
@@ -233,6 +231,7 @@ function layerKind(kernel, { bytes, operand, state, usual_state: usual }, split)
 }
 const kindBytes = (kind, tokens) => kind.cacheBytes * kind.law.held(tokens) + kind.stateBytes;
 
+// `shares_head`: of a draft whose head is its target's, which lies in memory once.
 function sizesOf(model, precision, devices, layout) {
   const [split, replicas] = layout === "tensor" ? [devices, 1] : [1, devices];
   const [{ weights, experts: ffns, again, head_bias: bias }, { bytes }] = [model, precision];
@@ -249,7 +248,7 @@ function sizesOf(model, precision, devices, layout) {
   return {
     tokenFlops: 2 * (weights.used + copied + routers), expertFlops: 2 * weights.picked, logitFlops: 2 * weights.head,
     blockBytes: replicas * (blocks + more), headBytes: replicas * head,
-    residentBytes: replicas * (blocks + head + weights.embedding * bytes.embedding + resident),
+    residentBytes: replicas * (blocks + resident + weights.embedding * bytes.embedding + (model.shares_head ? 0 : head)),
     replicas, collectives, collectiveBytes, kinds: model.kernels.map((kernel) => layerKind(kernel, precision, split)),
     experts: ffns.map((ffn) => ({
       bytes: ffn.experts * ffn.layers * expertBytes(ffn),
@@ -257,15 +256,6 @@ function sizesOf(model, precision, devices, layout) {
     })),
   };
 }
-// A draft head beside its target: what it shares lies in memory once, as the target's.
-function draftSizesOf({ body, projection, shares_head: shared }, precision, devices, layout) {
-  const sizes = sizesOf(body, precision, devices, layout);
-  const bytes = sizes.replicas * projection * precision.bytes.blocks;
-  const residentBytes = sizes.residentBytes + bytes - (shared ? sizes.headBytes : 0);
-  const [tokenFlops, blockBytes] = [sizes.tokenFlops + 2 * projection, sizes.blockBytes + bytes];
-  return { ...sizes, tokenFlops, blockBytes, residentBytes };
-}
-
 // ---- Work of passes, and its time under the roofline
 const NOTHING = { weights: 0, cacheRead: 0, cacheWrite: 0, state: 0, times: 1 };
 const work = (kernel, flops, more) => ({ kernel, flops, ...NOTHING, ...more });
@@ -355,21 +345,20 @@ class Phase {
 }
 
 // ---- Deployment: a model on devices, and what their memory holds
-const GIVEN = { devices: 1, layout: "tensor", link: null, memoryFraction: 0.9, speculation: null };
+const GIVEN = { devices: 1, layout: "tensor", memoryFraction: 0.9, speculation: null };
 const MOST_DEVICES = 1024; // of one group that a remedy may name
 
 // As the library's Deployment. `given`: model, accelerator, precision, efficiency, and what of GIVEN differs.
 class Deployment {
   constructor(given) {
     Object.assign(this, GIVEN, given, { given });
-    const { model, accelerator, devices, layout, link, memoryFraction, precision, efficiency, speculation } = this;
-    const [layouts, bandwidth] = [choice(Object.keys(LAYOUTS)), optional(rate("byte/s"))];
-    check("Deployment", { devices: [COUNT, devices], layout: [layouts, layout], link: [bandwidth, link] });
+    const { model, accelerator, devices, layout, memoryFraction, precision, efficiency, speculation } = this;
+    check("Deployment", { devices: [COUNT, devices], layout: [choice(Object.keys(LAYOUTS)), layout] });
     check("Deployment", { memory_fraction: [FRACTION, memoryFraction] });
     const [name, { peaks }] = [repr(accelerator.name), accelerator];
     const unlinked = `has no link figure, so what ${BigInt(devices)} devices send cannot be timed`;
     this.collectiveLatency = efficiency[layout === "tensor" ? "all_reduce_latency" : "all_to_all_latency"];
-    this.linkRate = link ?? accelerator.link;
+    this.linkRate = accelerator.link;
     if (devices > 1 && this.linkRate === null) {
       refuse(`Deployment: ${name} ${unlinked}; give link= in byte/s one way, or take devices=1.`);
     }
@@ -381,7 +370,7 @@ class Deployment {
     });
     if (model.unknown) refuse(model.unknown);
     this.sizes = sizesOf(model, precision, devices, layout);
-    this.draftSizes = speculation && draftSizesOf(speculation.draft, precision, devices, layout);
+    this.draftSizes = speculation && sizesOf(speculation.draft, precision, devices, layout);
     this.weightBytes = this.sizes.residentBytes + (this.draftSizes?.residentBytes ?? 0);
     this.memoryAvailable = memoryFraction * devices * accelerator.memory;
     this.memoryFree = this.memoryAvailable - this.weightBytes;
@@ -485,7 +474,7 @@ function prefillPhase(d, prompt, cached, batch) {
 function decodePhase(d, prompt, output, batch) {
   const { sizes, speculation, draftSizes } = d;
   if (!speculation) return new Phase(d, [decodeSteps(sizes, prompt, output - 1, batch)]);
-  const [{ draftTokens: drafts, acceptance }, context] = [speculation, prompt + (output - 2) / 2];
+  const [{ draft_tokens: drafts, acceptance }, context] = [speculation, prompt + (output - 2) / 2];
   const tokens = -Math.expm1((drafts + 1) * Math.log1p(acceptance - 1)) / (1 - acceptance); // of a round
   const rounds = (output - 1) / tokens;
   const verifying = equalPasses(sizes, drafts + 1, context, batch, drafts + 1, rounds);
@@ -544,9 +533,8 @@ export function steadyState(d, request, batch = null, mixed = false) {
 }
 // Seconds of one pass that carries `batch` decode tokens and the prompt tokens that arrive meanwhile.
 function mixedPass(d, { prompt, output, cached }, batch) {
-  const [{ sizes, speculation }, steps, n] = [d, output - 1, prompt - cached];
+  const [{ sizes }, steps, n] = [d, output - 1, prompt - cached];
   if (!steps) refuse("mixed_pass: the request has one output token; it has no decode step to ride on.");
-  if (speculation) refuse("mixed_pass: a mixed pass has one token a sequence; take no drafts.");
   const [begun, tokens] = [batch / steps, batch + (batch / steps) * n];
   const attention = sizes.kinds.map((kind) => attentionWork(kind, n, cached, 1, begun));
   const works = [...linearWork(sizes, tokens, batch + begun), ...attention];
@@ -679,7 +667,7 @@ const onRequest = (change) => (one) => ({ ...one, r: { ...one.r, ...change(one.r
 const stored = (words) => onDeployment(({ precision }) => ({ precision: precision.smaller[words] }));
 
 // What one may do, in words to a change; not what is there already.
-function usualLevers({ model, accelerator, precision, devices, speculation }, r) {
+function usualLevers({ model, accelerator, precision, devices }, r) {
   const { blocks, experts, cache } = precision.bytes;
   const wide = Math.max(blocks, experts) > 1;
   const layouts = accelerator.link === null ? [] : model.experts.length ? ["tensor", "expert"] : ["tensor"];
@@ -695,13 +683,12 @@ function usualLevers({ model, accelerator, precision, devices, speculation }, r)
     "half of each prompt in a prefix cache": !r.cached &&
       onRequest(({ prompt }) => ({ cached: Math.floor(prompt / 2) })),
     ...mapped(model.others, (numbers) => onDeployment(() => ({ model: { ...model, ...numbers } }))),
-    ...mapped(speculation ? {} : model.drafts, ({ draft_tokens: draftTokens, acceptance, draft }) =>
-      onDeployment(() => ({ speculation: { draftTokens, acceptance, draft } }))),
+    ...mapped(model.drafts, (speculation) => onDeployment(() => ({ speculation }))),
     ...Object.fromEntries(layouts.map((layout) => [`twice the devices, ${layout} parallel`, spread(layout)])),
   };
   return Object.fromEntries(Object.entries(found).filter(([, lever]) => lever));
 }
-// Prices of one request when many are always under way: at the batch of the case, and at its own memory batch.
+// Seconds of one request when many are always under way: at the batch of the case, and at its own memory batch.
 function bothPrices({ d, r, batch }) {
   function price(number) {
     const decode = decodePhase(d, r.prompt, r.output, number).seconds / number;
@@ -714,24 +701,21 @@ function bothPrices({ d, r, batch }) {
   if (limit < 1) requireFit(d, r.prompt + r.output);
   return [price(batch), price(Math.max(1, limit))];
 }
-function gains(start) {
-  const refusals = ["DoesNotFitError", "InvalidInputError"]; // heads that do not divide, no room for one request
-  const [before, { d, r }] = [bothPrices(start), start];
-  const free = before.map((old) => (old.decode ? old.seconds / old.decode : Infinity));
-  const found = { "a prefill that takes no time": free };
-  for (const [name, lever] of Object.entries(usualLevers(d, r))) {
-    const changed = unless(() => lever(start), refusals);
-    const after = changed && unless(() => bothPrices(changed), refusals);
-    if (!after) continue;
-    const share = d.devices / changed.d.devices;
-    found[name] = before.map((old, i) => (old.seconds / after[i].seconds) * share);
-  }
-  return found;
-}
-// [{name, held, atLimit}], best first at the memory batch.
+// [{name, held, atLimit}], best first at the memory batch: device-seconds before over after, at both batches.
 export function rankLevers(d, r, batch) {
   check("rank_levers", { batch: [BATCH, batch] });
-  return Object.entries(gains({ d, r, batch })).map(([name, [held, atLimit]]) => ({ name, held, atLimit }))
+  const before = bothPrices({ d, r, batch });
+  const free = before.map(({ seconds, decode }) => (decode ? seconds / decode : Infinity));
+  const found = { "a prefill that takes no time": free };
+  for (const [name, lever] of Object.entries(usualLevers(d, r))) {
+    const gains = () => {
+      const changed = lever({ d, r, batch });
+      const share = d.devices / changed.d.devices;
+      return bothPrices(changed).map(({ seconds }, i) => (before[i].seconds / seconds) * share);
+    };
+    found[name] = unless(gains, ["DoesNotFitError", "InvalidInputError"]); // no room for one, heads do not divide
+  }
+  return Object.entries(found).filter(([, gains]) => gains).map(([name, [held, atLimit]]) => ({ name, held, atLimit }))
     .sort((a, b) => b.atLimit - a.atLimit || b.held - a.held || (a.name < b.name ? -1 : 1));
 }
 
@@ -870,7 +854,7 @@ export function timeline(d, requests, arrivals, options = {}) {
 const BEYOND = "A number of this setting is beyond all that can be computed or drawn; choose another setting.";
 const FORMATS = {
   count: (value) => commas(Math.round(value)), seconds: formatSeconds, percent: formatPercent, bytes: formatBytes,
-  general, fixed: (value, places) => fixed(value, places, true), tokens: tokensLabel,
+  flops: formatFlops, general, fixed: (value, places) => fixed(value, places, true), tokens: tokensLabel,
 };
 // A number as a format with its digits says: "count", "percent 2". What is no finite number is refused.
 function printed(value, format) {
@@ -899,7 +883,8 @@ export function shown(data, name, s) {
   if (view.cases) values.case = filled(view.cases[found.case], values);
   const pairs = (both) => both.map(([look, words]) => [filled(look, values), filled(words, values)]);
   const said = filled(view.said, values);
-  const drawn = (width) => view.plots?.map((one) => plotted(one, width, values)) ?? found.draw(width);
+  const drawn = (width) => view.plots?.map((one) => plotted(one, width, values))
+    ?? view.bars?.map((one, i) => barred(one, 22 + 56 * i, width, values)) ?? found.draw(width);
   return {
     said, legend: [...pairs(view.legend), ...(found.legend ?? [])],
     numbers: [...(found.rows ?? []), ...pairs(view.numbers)],
@@ -1000,50 +985,40 @@ function plotted({ x, y, marks, ...edges }, width, values) {
   });
 }
 
+// A bar of the data: its parts side by side, each with its look, as shares of their sum.
+function barred({ said, amount, parts, looks }, top, width, values) {
+  const [numbers, room] = [parts.map((one) => valueAt(values, one)), width - 20];
+  const sum = total(numbers, (part) => part);
+  let x = 10;
+  const drawn = numbers.map((part, i) => {
+    const [from, wide] = [x, (room * part) / sum];
+    x += wide;
+    const share = formatPercent(part / sum, 3);
+    const words = wide > 54 ? text(from + wide / 2, top + 17, share, `middle on ${looks[i]}`) : "";
+    return box(from, top, wide, 24, `area ${looks[i]}`) + words;
+  });
+  const [name, whole] = [filled(said, values), filled(amount, values)];
+  return [text(10, top - 6, name, "bold"), text(width - 10, top - 6, whole, "quiet end"), ...drawn];
+}
+
 // ---- The views: from a deployment, a request and the setting to values by name, and what no plot of the data draws
 export const VIEWS = {};
 const NO_STEP = "no decode step";
 const MS = 1e3; // in a second
 
-// 02: where the time of a request goes. Bars, each [name, what it amounts to, its parts]: alone, and among others.
-const PARTS_OF_TIME = ["prefill", "weights", "cache", "other"]; // looks: prefill, linear layers, attention, waits
-function barsOf(d, r, here, full) {
-  const alone = requestCost(d, r, 1);
-  const { linear, attention, seconds } = alone.decode;
-  const waits = seconds - linear.seconds - attention.seconds;
-  const served = (name, { batch, parts, secondsPerRequest: each }) =>
-    [`${name}batch ${commas(batch)}`, `${formatSeconds(each)} each`, [parts.prefill, parts.linear, parts.attention, 0]];
-  return [
-    ["FLOPs of one", formatFlops(alone.flops), [alone.prefill.flops, linear.flops, attention.flops, 0]],
-    ["seconds, alone", formatSeconds(alone.seconds),
-      [alone.prefill.seconds, linear.seconds, attention.seconds, waits]],
-    served("", here), served("full, ", full),
-  ];
-}
+// 02: where the time of a request goes, alone and among others
 VIEWS.request = (d, r, { batch }) => {
-  const cost = requestCost(d, r, batch);
+  const [cost, alone, tokens] = [requestCost(d, r, batch), requestCost(d, r, 1), r.prompt + r.output];
+  const { linear, attention, seconds } = alone.decode;
+  const { computeSeconds: compute, memorySeconds: memory } = cost.decode.linear;
   const [here, full] = [steadyState(d, r, batch), steadyState(d, r)];
-  const { linear } = cost.decode;
-  const bars = barsOf(d, r, here, full);
-  const [flops, alone, , whole] = bars.map(([, , parts]) => parts[0] / total(parts, (part) => part)); // prefill's share
-  const tokens = r.prompt + r.output;
   return {
-    cost, full, each: cost.seconds / batch, tpot: r.output > 1 ? cost.tpot : NO_STEP,
-    bound: !cost.decode.seconds ? NO_STEP
-      : linear.computeSeconds > linear.memorySeconds ? "compute bound" : "memory bound",
-    shares: { flops, alone, full: whole, decodeFlops: cost.decode.flops / cost.flops },
+    cost, alone: { ...alone, linear, attention, waits: seconds - linear.seconds - attention.seconds }, here, full,
+    each: cost.seconds / batch, tpot: r.output > 1 ? cost.tpot : NO_STEP,
+    bound: !cost.decode.seconds ? NO_STEP : compute > memory ? "compute bound" : "memory bound",
+    shares: { flops: alone.prefill.flops / alone.flops, seconds: alone.prefill.seconds / alone.seconds },
+    decodeFlops: cost.decode.flops / cost.flops,
     needed: d.memoryNeeded(tokens, batch), largest: largestBatch(d, tokens),
-    draw: (width) => bars.map(([name, amount, parts], i) => {
-      const [y, sum, room] = [22 + 56 * i, total(parts, (part) => part), width - 20];
-      let x = 10;
-      const drawn = parts.map((part, j) => {
-        const [from, wide, look] = [x, (room * part) / sum, PARTS_OF_TIME[j]];
-        x += wide;
-        const share = wide > 54 ? text(from + wide / 2, y + 17, formatPercent(part / sum, 3), `middle on ${look}`) : "";
-        return box(from, y, wide, 24, `area ${look}`) + share;
-      });
-      return [text(10, y - 6, name, "bold"), text(width - 10, y - 6, amount, "quiet end"), ...drawn];
-    }),
   };
 };
 
@@ -1333,18 +1308,17 @@ function csvOf(columns) {
 const legendOf = (legend) =>
   legend.map(([look, words]) => `<li><span class="swatch ${look}"></span>${escaped(words)}</li>`).join("");
 
-// Picture and table of a setting as one string, for a page where nothing runs; `image`: where the picture is, drawn.
-export function still(data, name, start = {}, image = "") {
+// Picture and table of a setting as one string, for a page where nothing runs.
+export function still(data, name, start = {}) {
   const { said, legend, numbers, svg } = shown(data, name, settingOf(data, name, start));
   const title = escaped(data.views[name].title);
-  const drawn = image ? `<img src="${image}" alt="${title}. ${escaped(said)}" style="max-width:100%">`
-    : `<div class="drawn"><ul class="legend">${legendOf(legend)}</ul>${svg(720)}</div>`;
+  const drawn = `<div class="drawn"><ul class="legend">${legendOf(legend)}</ul>${svg(720)}</div>`;
   return `<p><strong>${title}.</strong> ${escaped(said)}</p>${drawn}${tableOf([numbers])}`;
 }
 
 // Single changes of a setting after which the view can be computed: [words, change], the nearest first.
 function waysOut(data, name, s, deep = true) {
-  const { ranges, views, precisions, accelerators, presets } = data;
+  const { ranges, views, ways } = data;
   const works = (change) => unless(() => shown(data, name, { ...s, ...change })) !== null;
   const found = [];
   for (const key of ["batch", "output", "prompt", "cached"].filter((one) => views[name].controls.includes(one))) {
@@ -1356,22 +1330,14 @@ function waysOut(data, name, s, deep = true) {
     }
     found.push([`${ranges[key].label} ${inFull(low)}`, { [key]: low }]);
   }
-  function first(changes, wordsOf) { // of some changes the first that works
-    const change = changes.find((one) => Object.keys(one).some((key) => one[key] !== s[key]) && works(one));
-    if (change) found.push([wordsOf(change), change]);
+  const possible = ([, change]) =>
+    Object.keys(change).every((key) => key in s) && Object.keys(change).some((key) => change[key] !== s[key]);
+  for (const choices of [ways.devices[s.layout], ways.precision, ways.accelerator, ways.target]) {
+    const first = choices?.find((way) => possible(way) && works(way[1]));
+    if (first) found.push(first);
   }
-  const layouts = s.layout === "tensor" ? ["tensor", "expert"] : ["expert", "tensor"];
-  first([1, 2, 4, 8, 16, 32, 64, 128].flatMap((devices) => layouts.map((layout) => ({ devices, layout }))),
-    ({ devices, layout }) => inWords(ranges.devices, devices) + (devices > 1 ? `, ${LAYOUTS[layout]}` : ""));
-  first(Object.keys(precisions).map((precision) => ({ precision })), ({ precision }) => `precision ${precision}`);
-  const bySize = [...accelerators].sort((a, b) => a.memory - b.memory);
-  first(bySize.map((one) => ({ accelerator: one.name })),
-    ({ accelerator }) => bySize.find((one) => one.name === accelerator).label);
-  if (s.target) first([{ target: 1000 }], () => "latency target 1,000 ms");
-  const { prompt, output, cached } = presets.chat; // where no single change does: a smaller case, and then one
-  const smaller = [["batch 1", { batch: 1 }], ["batch 1, a chat request", { batch: 1, prompt, output, cached }]];
-  for (const [words, change] of smaller) {
-    if (found.length || !deep) break;
+  for (const [words, change] of deep ? ways.smaller : []) { // where no single change does: a smaller case, and then one
+    if (found.length) break;
     if (works(change)) found.push([words, change]);
     for (const [and, more] of found.length ? [] : waysOut(data, name, { ...s, ...change }, false)) {
       found.push([`${words}, ${and}`, { ...change, ...more }]);

@@ -104,3 +104,25 @@ def panel_html(data: dict[str, Any]) -> str:
 <p class="told" role="status"></p>
 <div class="numbers"></div>
 </section>"""
+
+
+def ways_out(data: dict[str, Any]) -> dict[str, Any]:
+    """What explorer.js offers where a setting is refused, [words, change] each, the nearest first: of each kind one."""
+
+    def grouped(devices: int, layout: str) -> list[Any]:
+        several = f"{devices} devices, {LAYOUTS[layout]}" if devices > 1 else "1 device"
+        return [several, {"devices": devices, "layout": layout}]
+
+    counts, chat = [2**power for power in range(8)], data["presets"]["chat"]
+    by_size = sorted(data["accelerators"], key=lambda one: one["memory"])
+    request = {key: chat[key] for key in ("prompt", "output", "cached")}
+    return {
+        "devices": {
+            layout: [grouped(count, each) for count in counts for each in sorted(LAYOUTS, key=layout.__ne__)]
+            for layout in LAYOUTS
+        },
+        "precision": [[f"precision {name}", {"precision": name}] for name in data["precisions"]],
+        "accelerator": [[one["label"], {"accelerator": one["name"]}] for one in by_size],
+        "target": [["latency target 1,000 ms", {"target": 1000}]],
+        "smaller": [["batch 1", {"batch": 1}], ["batch 1, a chat request", {"batch": 1} | request]],
+    }

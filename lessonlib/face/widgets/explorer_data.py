@@ -12,7 +12,7 @@ from typing import Any
 
 from lessonlib.base.checks import a, checked, items
 from lessonlib.base.errors import LessonError
-from lessonlib.face.widgets.explorer_controls import DEFAULTS, RANGES, panel_html
+from lessonlib.face.widgets.explorer_controls import DEFAULTS, RANGES, panel_html, ways_out
 from lessonlib.face.widgets.explorer_views import VIEWS
 from lessonlib.facts.catalogue import accelerator_names, load_accelerator, load_model, model_names
 from lessonlib.facts.workloads import load_workload, workload_names
@@ -209,6 +209,15 @@ def precision_numbers(precision: Precision, smaller: bool = True) -> dict[str, A
     }
 
 
+def _draft(head: Any) -> dict[str, Any]:
+    """The numbers of a draft model, or of a head: its projection is one more matrix of its blocks."""
+    if isinstance(head, Model):
+        return _numbers(head)
+    found = _numbers(head.body)
+    more = {part: found["weights"][part] + head.projection for part in ("blocks", "used")}
+    return found | {"weights": found["weights"] | more, "shares_head": head.shares_head}
+
+
 ROOMY = Accelerator(name="room for all", memory=1e18, bandwidth=1.0, peaks={"bf16": 1.0})
 
 
@@ -228,11 +237,7 @@ def model_numbers(model: Model) -> dict[str, Any]:
             drafts[name] = {
                 "draft_tokens": speculation.draft_tokens,
                 "acceptance": speculation.acceptance,
-                "draft": {
-                    "body": _numbers(head if isinstance(head, Model) else head.body),
-                    "projection": getattr(head, "projection", 0),
-                    "shares_head": getattr(head, "shares_head", False),
-                },
+                "draft": _draft(head),
             }
     return found | {"others": others, "drafts": drafts}
 
@@ -287,4 +292,4 @@ def explorer_data(own_models: Iterable[Model] = (), own_accelerators: Iterable[A
         "ranges": RANGES,
         "defaults": DEFAULTS,
     }
-    return found | {"panel": panel_html(found)}
+    return found | {"panel": panel_html(found), "ways": ways_out(found)}

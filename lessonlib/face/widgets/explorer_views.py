@@ -9,6 +9,8 @@ of explorer.css. An axis goes `from` a number or a value `to` another.
 
 from typing import Any
 
+LOOKS_OF_PARTS = ["prefill", "weights", "cache", "other"]  # of a bar: prefill, linear layers, attention, waits
+
 # `many`: presets put in means, as a full server has them, not medians; `plays`: the control that the button moves;
 # `cases`: words for `case`, which explorer.js decides; `least_output` and `too_short`: what has no answer, and why.
 VIEWS: dict[str, dict[str, Any]] = {
@@ -21,8 +23,8 @@ VIEWS: dict[str, dict[str, Any]] = {
             ["weights", "decode: linear layers"],
             ["cache", "decode: attention"],
         ],
-        "said": "{lengths}: prefill is {shares.flops:percent} of the FLOPs, {shares.alone:percent} of the time alone, "
-        "{shares.full:percent} on a full server",
+        "said": "{lengths}: prefill is {shares.flops:percent} of the FLOPs, {shares.seconds:percent} of the time "
+        "alone, {full.shares.prefill:percent} on a full server",
         "numbers": [
             ["started together: GPU clock of the batch", "{cost.seconds:seconds}"],
             ["started together: share of one", "{each:seconds}"],
@@ -33,12 +35,22 @@ VIEWS: dict[str, dict[str, Any]] = {
             ["time per output token, undisturbed", "{tpot:seconds}"],
             ["decode's linear layers", "{bound}"],
             ["decode share of GPU time", "{cost.decodeShare:percent 5}"],
-            ["decode share of FLOPs", "{shares.decodeFlops:percent 4}"],
+            ["decode share of FLOPs", "{decodeFlops:percent 4}"],
             ["memory needed", "{needed:bytes 3} of {d.memoryAvailable:bytes 3}"],
             ["largest batch, started together", "{largest:count}"],
             ["memory batch, full server", "{full.batch:count}"],
         ],
         "height": 240,
+        "bars": [
+            {"said": "FLOPs of one", "amount": "{alone.flops:flops}", "looks": LOOKS_OF_PARTS}
+            | {"parts": ["alone.prefill.flops", "alone.linear.flops", "alone.attention.flops"]},
+            {"said": "seconds, alone", "amount": "{alone.seconds:seconds}", "looks": LOOKS_OF_PARTS}
+            | {"parts": ["alone.prefill.seconds", "alone.linear.seconds", "alone.attention.seconds", "alone.waits"]},
+            {"said": "batch {here.batch:count}", "amount": "{here.secondsPerRequest:seconds} each"}
+            | {"parts": ["here.parts.prefill", "here.parts.linear", "here.parts.attention"], "looks": LOOKS_OF_PARTS},
+            {"said": "full, batch {full.batch:count}", "amount": "{full.secondsPerRequest:seconds} each"}
+            | {"parts": ["full.parts.prefill", "full.parts.linear", "full.parts.attention"], "looks": LOOKS_OF_PARTS},
+        ],
     },
     "plane": {
         "title": "Every request on one plane",
