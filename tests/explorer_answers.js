@@ -1,6 +1,6 @@
 // What explorer.js answers to the cases of tests/explorer_cases.py: values by name, or why it refuses.
 
-const PHASE = ["seconds", "flops", "bytes", "communication", "overhead", "passes"];
+const PHASE = ["seconds", "flops", "communication", "overhead", "passes"];
 const SUMS = ["flops", "weights", "cacheRead", "cacheWrite", "state", "computeSeconds", "memorySeconds", "seconds", "bytes"];
 
 // Numbers that JSON does not have, as words.
@@ -14,7 +14,7 @@ const phase = (one) => ({ ...pick(one, PHASE), linear: pick(one.linear, SUMS), a
 
 function cost(X, deployment, request, batch) {
   const found = X.requestCost(deployment, request, batch);
-  const names = ["ttft", "seconds", "undisturbed", "tpot", "decodeShare", "flops", "bytes"];
+  const names = ["ttft", "seconds", "undisturbed", "tpot", "decodeShare", "flops"];
   return { ...pick(found, names), prefill: phase(found.prefill), decode: phase(found.decode) };
 }
 
@@ -76,8 +76,8 @@ function answer(X, data, one) {
 function served(X, data, { requests, arrivals, options, ...settings }) {
   const found = attempt(X, () => X.timeline(X.deploymentOf(data, settings), requests, arrivals, options));
   if (found.refused) return found;
-  const names = ["admitted", "firstToken", "finish", "preemptions", "outputTokens", "end", "ended", "seconds"];
-  return { ...pick(found, names), mostRunning: Math.max(...found.occupancy.running) };
+  const names = ["firstToken", "finish", "preemptions", "end", "seconds"];
+  return { ...pick(found, names), mostRunning: found.peakRunning, mostWaiting: Math.max(...found.occupancy.waiting) };
 }
 
 const FORMATS = {

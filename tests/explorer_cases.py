@@ -5,6 +5,7 @@ others are refused by what they are: too large, too long, heads that do not divi
 """
 
 import math
+from dataclasses import replace
 from functools import cache
 from random import Random
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 from explorer_models import own_accelerators, own_models
 
 from lessonlib import LessonError
-from lessonlib.face.widgets.explorer_data import PRECISIONS, explorer_data, precision_numbers
+from lessonlib.face.widgets.explorer_data import PRECISIONS, accelerator_numbers, explorer_data, precision_numbers
 from lessonlib.facts.catalogue import accelerator_names, load_accelerator, load_model, model_names
 from lessonlib.measured.efficiency import typical_efficiency
 from lessonlib.model.attention import ChunkedAttention, MultiHeadLatentAttention
@@ -42,7 +43,6 @@ BAD: dict[str, tuple[Any, ...]] = {
     "batch": (*NO_COUNT[:7], 2.0**60),
     "devices": (*NO_COUNT[:-1], 2.0**60, 1000),
     "layout": ("ring", "", True, 3),
-    "link": (0, -64, math.nan, math.inf, "fast"),
     "memoryFraction": NO_FRACTION,
     "position": (*NO_COUNT[:7], 10**6),
     "tpot": (0, -1, math.nan, math.inf, True, "1", 1e-9, 1e-7),
@@ -205,20 +205,25 @@ def _precision(one: dict[str, Any]) -> Precision:
     return Precision(**(wanted if isinstance(wanted, dict) else PRECISIONS.get(wanted, {"blocks": wanted})))
 
 
+def _device(one: dict[str, Any]) -> Accelerator:
+    found = accelerators()[one["accelerator"]]
+    return replace(found, link=one["link"]) if "link" in one else found
+
+
 def as_asked(one: dict[str, Any]) -> dict[str, Any]:
-    """The case as explorer.js takes it: a precision that no menu has comes as plain numbers."""
-    return one if one["precision"] in [*PRECISIONS] else one | {"precision": precision_numbers(_precision(one))}
+    """The case as explorer.js takes it: a precision that no menu has, and a device with another link, as numbers."""
+    asked = one | {"accelerator": accelerator_numbers(_device(one))} if "link" in one else one
+    return asked if one["precision"] in [*PRECISIONS] else asked | {"precision": precision_numbers(_precision(one))}
 
 
 def deployed(one: dict[str, Any]) -> Deployment:
     """The library's Deployment of a case."""
-    device = accelerators()[one["accelerator"]]
-    dtypes, given = _precision(one), one["efficiency"]
+    device, dtypes, given = _device(one), _precision(one), one["efficiency"]
     if isinstance(given, dict):
         reached = Efficiency(**given)
     else:
         reached = Efficiency() if given == "floor" else _typical_of(device)[given]
-    names = {"devices": "devices", "layout": "layout", "link": "link", "memoryFraction": "memory_fraction"}
+    names = {"devices": "devices", "layout": "layout", "memoryFraction": "memory_fraction"}
     changes = {names[name]: one[name] for name in names if name in one}
     return Deployment(models()[one["model"]], device, dtypes, efficiency=reached, **changes)
 
@@ -262,7 +267,7 @@ SUMS = {
 
 
 def _phase(phase: Any) -> dict[str, Any]:
-    names = ("seconds", "flops", "bytes", "communication", "overhead", "passes")
+    names = ("seconds", "flops", "communication", "overhead", "passes")
     found: dict[str, Any] = {name: getattr(phase, name) for name in names}
     for part in ("linear", "attention"):
         found[part] = {js: getattr(getattr(phase, part), name) for js, name in SUMS.items()}
@@ -271,7 +276,7 @@ def _phase(phase: Any) -> dict[str, Any]:
 
 def _cost(deployment: Deployment, request: Request, one: dict[str, Any]) -> dict[str, Any]:
     cost = request_cost(deployment, request, one["batch"])
-    names = ("ttft", "seconds", "undisturbed", "tpot", "flops", "bytes")
+    names = ("ttft", "seconds", "undisturbed", "tpot", "flops")
     found = {name: getattr(cost, name) for name in names} | {"decodeShare": cost.decode_share}
     return found | {"prefill": _phase(cost.prefill), "decode": _phase(cost.decode)}
 

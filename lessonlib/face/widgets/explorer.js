@@ -99,12 +99,12 @@ function wrong(owner, name, value, expected, remedy = "") {
   const shown = letters.length > 80 ? `${letters.slice(0, 60).join("")}... (${letters.length} characters)` : said;
   return new Refused(`${owner}: ${name} is ${shown}; expected ${expected}${remedy && "; "}${remedy}.`);
 }
-// What `make` makes; null where it is refused, as one of `kinds` if there are some.
-function unless(make, kinds = null) {
+// What `make` makes; null where it is refused.
+function unless(make) {
   try {
     return make();
   } catch (error) {
-    if (error instanceof Refused && (kinds === null || kinds.includes(error.kind))) return null;
+    if (error instanceof Refused) return null;
     throw error;
   }
 }
@@ -248,7 +248,7 @@ function sizesOf(model, precision, devices, layout) {
   return {
     tokenFlops: 2 * (weights.used + copied + routers), expertFlops: 2 * weights.picked, logitFlops: 2 * weights.head,
     blockBytes: replicas * (blocks + more), headBytes: replicas * head,
-    residentBytes: replicas * (blocks + resident + weights.embedding * bytes.embedding + (model.shares_head ? 0 : head)),
+    residentBytes: replicas * (blocks + resident + (model.shares_head ? 0 : head) + weights.embedding * bytes.embedding),
     replicas, collectives, collectiveBytes, kinds: model.kernels.map((kernel) => layerKind(kernel, precision, split)),
     experts: ffns.map((ffn) => ({
       bytes: ffn.experts * ffn.layers * expertBytes(ffn),
@@ -341,7 +341,6 @@ class Phase {
   get linear() { return summed(this.runs, false); }
   get attention() { return summed(this.runs, true); }
   get flops() { return this.linear.flops + this.attention.flops; }
-  get bytes() { return this.linear.bytes + this.attention.bytes; }
 }
 
 // ---- Deployment: a model on devices, and what their memory holds
@@ -496,7 +495,6 @@ export function requestCost(d, { prompt, output, cached }, batch = 1) {
     prefill, decode, ttft, seconds, undisturbed: ttft + decode.seconds,
     tpot: ratio(decode.seconds, output - 1), decodeShare: decode.seconds / seconds,
     get flops() { return prefill.flops + decode.flops; }, // summed only where somebody asks
-    get bytes() { return prefill.bytes + decode.bytes; },
   };
 }
 
@@ -708,12 +706,11 @@ export function rankLevers(d, r, batch) {
   const free = before.map(({ seconds, decode }) => (decode ? seconds / decode : Infinity));
   const found = { "a prefill that takes no time": free };
   for (const [name, lever] of Object.entries(usualLevers(d, r))) {
-    const gains = () => {
+    found[name] = unless(() => { // heads that do not divide, no room for one request
       const changed = lever({ d, r, batch });
       const share = d.devices / changed.d.devices;
       return bothPrices(changed).map(({ seconds }, i) => (before[i].seconds / seconds) * share);
-    };
-    found[name] = unless(gains, ["DoesNotFitError", "InvalidInputError"]); // no room for one, heads do not divide
+    });
   }
   return Object.entries(found).filter(([, gains]) => gains).map(([name, [held, atLimit]]) => ({ name, held, atLimit }))
     .sort((a, b) => b.atLimit - a.atLimit || b.held - a.held || (a.name < b.name ? -1 : 1));
@@ -761,10 +758,10 @@ export function timeline(d, requests, arrivals, options = {}) {
     return shared.set(sequences, step).get(sequences).shared;
   }
 
-  let [time, arrived, holding, finished, free, outputTokens, prefilling] = [start, 0, 0, 0, capacity, 0, null];
+  let [time, arrived, holding, finished, free, prefilling] = [start, 0, 0, 0, capacity, null];
   const seconds = { prefill: 0, recompute: 0, decode: 0, idle: 0 };
   const occupancy = { time: [], running: [], waiting: [] };
-  const [admitted, firstToken, finish] = [0, 1, 2].map(() => all.map(() => NaN));
+  const [firstToken, finish] = [0, 1].map(() => all.map(() => NaN));
   const [preemptions, tokens] = [all.map(() => 0), all.map((one) => one.prompt)]; // tokens: held, or to prefill
   const [queue, running] = [[], new Map()]; // running: steps that are left
   function stepsOf(steps, of) {
@@ -795,7 +792,6 @@ export function timeline(d, requests, arrivals, options = {}) {
     const needed = heldBytes(tokens[i]);
     if (holding >= most || needed > free - (holding ? reserve : 0)) return;
     [free, holding, prefilling] = [free - needed, holding + 1, queue.shift()];
-    if (!preemptions[i]) admitted[i] = time;
   }
   // The request that was admitted last gives up its memory, and waits again, first of all: prompt and tokens so far.
   function preempt() {
@@ -810,7 +806,7 @@ export function timeline(d, requests, arrivals, options = {}) {
     const linear = new Phase(d, [{ sizes, works: linearWork(sizes, n, 1), tokens: n, number: 1 }]);
     const attention = secondsOf(sizes.kinds.map((kind) => attentionWork(kind, n, cached, 1)));
     advance(attention + linear.seconds, preemptions[i] ? "recompute" : "prefill");
-    [prefilling, outputTokens] = [null, outputTokens + 1];
+    prefilling = null;
     if (tokens[i] === prompt) firstToken[i] = time;
     goOn(i, output - (tokens[i] - prompt + 1));
   }
@@ -824,7 +820,7 @@ export function timeline(d, requests, arrivals, options = {}) {
     if (newBytes(steps) > free) steps = firstOf(1, steps, (some) => newBytes(some) > free) - 1;
     const taken = newBytes(steps);
     advance(secondsFor(steps), "decode");
-    [free, outputTokens] = [free - taken, outputTokens + steps * running.size];
+    free -= taken;
     for (const i of running.keys()) tokens[i] += steps;
     for (const [i, left] of [...running]) goOn(i, left - steps);
   }
@@ -841,11 +837,8 @@ export function timeline(d, requests, arrivals, options = {}) {
   }
   arrive();
   advance(0, "idle");
-  const [ended, peakRunning] = [finished === all.length, occupancy.running.reduce((a, b) => Math.max(a, b))];
-  return {
-    arrivals, admitted, firstToken, finish, preemptions, seconds, occupancy, outputTokens, peakRunning,
-    start, end: time, ended: ended ? "every request finished" : "the horizon was reached",
-  };
+  const peakRunning = occupancy.running.reduce((a, b) => Math.max(a, b));
+  return { firstToken, finish, preemptions, seconds, occupancy, peakRunning, start, end: time };
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -878,7 +871,7 @@ export function shown(data, name, s) {
   const d = deploymentOf(data, s);
   const r = requestOf(view.controls.includes("cached") ? s : { ...s, cached: 0 });
   if (r.output < view.least_output) refuse(view.too_short);
-  const found = VIEWS[name](d, r, s, data);
+  const found = VIEWS[name](d, r, s);
   const values = { ...s, d, r, lengths: lengths(r), whose: whose(s), ...found };
   if (view.cases) values.case = filled(view.cases[found.case], values);
   const pairs = (both) => both.map(([look, words]) => [filled(look, values), filled(words, values)]);
@@ -970,7 +963,11 @@ function plot(x, y, { left = 56, right, top = 26, bottom }) {
       inside([a, b]) ? `<circle cx="${px(across(a))}" cy="${px(up(b))}" r="${size}" class="${look}"/>` : "",
     dots: (points, { look }) =>
       path(points.filter(inside).map(([a, b]) => `M${at(across(a), up(b))}h0`).join(""), look),
-    label: (a, b, { said, look, right: more, down }) => text(across(a) + more, up(b) + down, said, look),
+    // Words beside a point, so far right of it and below; `room` at least from both edges to the point.
+    label(a, b, down, { said, look, beside = 0, room = 0 }) {
+      const x = Math.min(right - room, Math.max(left + room, across(a)));
+      return text(x + beside, up(b) + down, said, look);
+    },
   };
   return on;
 }
@@ -1036,7 +1033,7 @@ function edgeOfOmega(d) {
     return [prompt, Math.exp(high)];
   });
 }
-VIEWS.plane = (d, r, { batch }, { presets }) => {
+VIEWS.plane = (d, r, { batch }) => {
   const [here, full] = [steadyState(d, r, batch), steadyState(d, r)];
   const [about, over] = [rho(d, r, batch), unless(() => omega(d, r))]; // without a cache no omega
   const { prefill, linear, attention } = here.parts;
@@ -1050,23 +1047,14 @@ VIEWS.plane = (d, r, { batch }, { presets }) => {
     const words = text(0, 16, `rho = 0.053 at batch ${commas(batch)}`, "middle halo");
     return `<g transform="translate(${at(on.across(a), on.up(b))}) rotate(${px(turn)})">${words}</g>`;
   }
-  function known(on, { label, prompt, output, cached }) { // one of the lesson's own requests
-    const how = { right: cached ? -9 : 9, down: 4, look: `quiet halo ${cached ? "end" : ""}` };
-    return on.dot(prompt - cached, output, { look: "other-dot", size: 4 }) +
-      on.label(prompt - cached, output, { said: label.split(", ").at(-1), ...how });
-  }
   return {
     here, full, rho: about, share: about / (1 + about), omega: over ?? "-", chi: chi(d, r), roof: roofBatch(d, r),
     exact: r.output > 1 ? prefill / (linear + attention) : NO_STEP,
     case: over === null ? "none" : over > 1 ? "memory" : "roof",
     edge, top: edge?.map(([prompt]) => [prompt, PLANE.outputs]),
     lineOfRho: first < last ? [onRho(first), onRho(last)] : null,
-    own(on) {
-      const x = Math.min(on.right - 44, Math.max(on.left + 44, on.across(r.prompt - r.cached)));
-      const y = on.up(r.output) + (r.output < 4 ? -11 : 21);
-      return [first < last ? wordsOnRho(on) : "", Object.values(presets).map((preset) => known(on, preset)),
-        on.dot(r.prompt - r.cached, r.output), text(x, y, "your request", "bold halo middle")];
-    },
+    fresh: r.prompt - r.cached, below: r.output < 4 ? -11 : 21, // where there is room for words
+    own: (on) => (first < last ? wordsOnRho(on) : ""),
   };
 };
 
@@ -1269,20 +1257,17 @@ function scaleOf({ least, below, quantum = 1, even, zero, ...range }, s) {
   };
 }
 
+const numberIn = (said) => (said.trim() === "" ? NaN : Number(said));
 // Whether each % begins a letter that was written so; "#100%" is an address, too.
 const wellFormed = (address) => !/%(?![\da-f]{2})/i.test(address) && !/%[89a-f]/i.test(address);
 // The setting in a page's address, for this view; {} where there is none, or where it is another's.
 function fromAddress(name, start) {
   const hash = globalThis.location?.hash ?? "";
   const [view, query] = (wellFormed(hash) ? decodeURI(hash) : hash).split("?");
-  if (view !== `#explore-${name}` || !query) return {};
-  const found = {};
-  for (const [key, value] of new URLSearchParams(query)) {
-    if (!Object.hasOwn(start, key)) continue;
-    if (typeof start[key] !== "number") found[key] = value;
-    else if (Number.isFinite(Number(value)) && value.trim()) found[key] = Number(value);
-  }
-  return found;
+  const given = view === `#explore-${name}` ? [...new URLSearchParams(query)] : [];
+  const known = given.filter(([key]) => Object.hasOwn(start, key))
+    .map(([key, value]) => [key, typeof start[key] === "number" ? numberIn(value) : value]);
+  return Object.fromEntries(known.filter(([, value]) => typeof value === "string" || Number.isFinite(value)));
 }
 
 // ---- What is shown of one setting, or of two side by side
@@ -1322,13 +1307,10 @@ function waysOut(data, name, s, deep = true) {
   const works = (change) => unless(() => shown(data, name, { ...s, ...change })) !== null;
   const found = [];
   for (const key of ["batch", "output", "prompt", "cached"].filter((one) => views[name].controls.includes(one))) {
-    let [low, high] = [ranges[key].least, s[key]];
-    if (high <= low || !works({ [key]: low })) continue;
-    while (high - low > Math.max(1, low / 200)) {
-      const between = Math.floor((low + high) / 2);
-      [low, high] = works({ [key]: between }) ? [between, high] : [low, between];
-    }
-    found.push([`${ranges[key].label} ${inFull(low)}`, { [key]: low }]);
+    const { least, label } = ranges[key];
+    if (s[key] <= least || !works({ [key]: least })) continue;
+    const most = firstOf(least, s[key], (value) => !works({ [key]: value })) - 1;
+    found.push([`${label} ${inFull(most)}`, { [key]: most }]);
   }
   const possible = ([, change]) =>
     Object.keys(change).every((key) => key in s) && Object.keys(change).some((key) => change[key] !== s[key]);
@@ -1490,7 +1472,6 @@ export function mount(host, data, name, start = {}) {
       return playOn(calm, atEnd ? 1 : s[view.plays], performance.now(), 1);
     },
   };
-  const numberIn = (field) => (field.value.trim() === "" ? NaN : Number(field.value));
   const listeners = {
     click({ target }) {
       const { does, of } = target.closest("button")?.dataset ?? {};
@@ -1499,14 +1480,14 @@ export function mount(host, data, name, start = {}) {
     input({ target }) {
       const { type, value, dataset: { key } } = target;
       if (type === "range") set({ [key]: scale(key).value(Number(value)) });
-      const typed = type === "number" ? numberIn(target) : NaN; // while it is typed, only what needs no change
+      const typed = type === "number" ? numberIn(value) : NaN; // while it is typed, only what needs no change
       if (!Number.isNaN(typed) && typed === scale(key).held(typed)) set({ [key]: typed });
     },
     change({ target }) {
       const { type, value, dataset: { key } } = target;
       if (type === "select-one") set({ [key]: value });
       if (type !== "number") return;
-      const [typed, { held, least, most }, { label }] = [numberIn(target), scale(key), data.ranges[key]];
+      const [typed, { held, least, most }, { label }] = [numberIn(value), scale(key), data.ranges[key]];
       const outside = typed < least || typed > most ? `${label} goes from ${inFull(least)} to ${inFull(most)}.` : "";
       tell(Number.isFinite(typed) ? outside : `${label} stays ${inFull(s[key])}: no number was typed.`);
       set({ [key]: Number.isFinite(typed) ? held(typed) : s[key] });
@@ -1540,8 +1521,5 @@ export function mount(host, data, name, start = {}) {
   return { settings: () => ({ ...s }), destroy };
 }
 
-export default {
-  render({ model, el }) {
-    return mount(el, model.get("data"), model.get("view"), model.get("start")).destroy;
-  },
-};
+// What anywidget calls; it calls what that returns at the end.
+export default { render: ({ model: m, el }) => mount(el, m.get("data"), m.get("view"), m.get("start")).destroy };

@@ -9,6 +9,20 @@ of explorer.css. An axis goes `from` a number or a value `to` another.
 
 from typing import Any
 
+from lessonlib.facts.workloads import Workload, load_workload, workload_names
+
+
+def _known(workload: Workload) -> list[dict[str, Any]]:
+    """Marks of one of the lesson's own requests on the plane: a dot, and its name beside it."""
+    request, name = workload.request, workload.label.split(", ")[-1]
+    place = [int(request.prompt - request.cached), int(request.output)]
+    side = {"beside": -9, "look": "quiet halo end"} if request.cached else {"beside": 9, "look": "quiet halo "}
+    return [
+        {"draw": "dot", "of": place, "look": "other-dot", "size": 4},
+        {"draw": "label", "of": [*place, 4], "said": name} | side,
+    ]
+
+
 LOOKS_OF_PARTS = ["prefill", "weights", "cache", "other"]  # of a bar: prefill, linear layers, attention, waits
 
 # `many`: presets put in means, as a full server has them, not medians; `plays`: the control that the button moves;
@@ -87,10 +101,14 @@ VIEWS: dict[str, dict[str, Any]] = {
                     {"draw": "area", "of": ["edge", "top"], "look": "cache faint"},
                     {"draw": "frame"},
                     {"draw": "line", "of": ["edge"], "look": "cache dashed"},
-                    {"draw": "label", "of": ["edge.0.0", "edge.0.1"], "said": "omega = 1", "look": "ink-cache"}
-                    | {"right": 6, "down": -6},
+                    {"draw": "label", "of": ["edge.0.0", "edge.0.1", -6], "said": "omega = 1", "look": "ink-cache"}
+                    | {"beside": 6},
                     {"draw": "line", "of": ["lineOfRho"], "look": "edge dashed"},
                     {"draw": "own"},
+                    *(mark for name in workload_names() for mark in _known(load_workload(name))),
+                    {"draw": "dot", "of": ["fresh", "r.output"]},
+                    {"draw": "label", "of": ["fresh", "r.output", "below"], "said": "your request", "room": 44}
+                    | {"look": "bold halo middle"},
                 ],
             }
         ],
