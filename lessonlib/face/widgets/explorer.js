@@ -6,7 +6,6 @@
 
 // ---------------------------------------------------------------------------------------------------------------------
 // 1. Arithmetic. First numbers and values as Python prints them.
-
 const MOST_TOKENS = 2 ** 53; // the largest count that a float64 holds exactly
 const total = (items, of) => items.reduce((sum, item) => sum + of(item), 0);
 const ratio = (over, under) => (under ? over / under : NaN);
@@ -15,7 +14,6 @@ const own = (object, name) => (Object.hasOwn(object, name) ? object[name] : unde
 const grouped = (digits) => digits.replace(/\B(?=(\d{3})+$)/g, ",");
 const minus = (x) => (x < 0 || Object.is(x, -0) ? "-" : "");
 const exponent = (power) => `e${power < 0 ? "-" : "+"}${String(Math.abs(power)).padStart(2, "0")}`;
-
 // round(|x| * 10 ** places), half to even and exact, as Python rounds: the digits of a whole number.
 function scaledDigits(x, places) {
   let [whole, bits] = [Math.abs(x), 0n]; // |x| = whole / 2 ** bits
@@ -194,7 +192,6 @@ const lawOf = ({ kind, shared, ...numbers }) =>
 
 // ---- Sizes: a model in a precision on some devices
 const LAYOUTS = { tensor: "tensor parallelism", expert: "data-parallel attention with expert parallelism" };
-
 // Copies of what the heads of a mixer share, over a tensor-parallel group; Refused where heads do not divide.
 function cacheCopies({ owner, heads = 0, kv_heads: kvHeads = 0, whole: all = false }, split) {
   const divides = (expected) => wrong(owner, "devices", BigInt(split), `a number that divides its ${expected}`);
@@ -203,7 +200,6 @@ function cacheCopies({ owner, heads = 0, kv_heads: kvHeads = 0, whole: all = fal
   return all ? split : kvHeads ? Math.max(1, split / kvHeads) : 1;
 }
 const copiedWeights = ({ copies }, split) => total(copies, (copy) => (cacheCopies(copy, split) - 1) * copy.weights);
-
 // Collectives of a pass, and the bytes that one device sends for one of its tokens.
 function collectivesOf(model, { sent, dispatched }, devices, layout) {
   if (devices === 1) return [0, 0];
@@ -230,11 +226,11 @@ function layerKind(kernel, { bytes, operand, state, usual_state: usual }, split)
   };
 }
 const kindBytes = (kind, tokens) => kind.cacheBytes * kind.law.held(tokens) + kind.stateBytes;
-
 // `shares_head`: of a draft whose head is its target's, which lies in memory once.
 function sizesOf(model, precision, devices, layout) {
   const [split, replicas] = layout === "tensor" ? [devices, 1] : [1, devices];
-  const [{ weights, experts: ffns, again, head_bias: bias }, { bytes }] = [model, precision];
+  const { weights, experts: ffns, again, head_bias: bias, shares_head: shared } = model;
+  const { bytes } = precision;
   const every = (count) => total(ffns, (ffn) => ffn.layers * count(ffn));
   const copies = (layers) => total(model.mixers, (mixer) => mixer[layers] * copiedWeights(mixer, split));
   const [copied, stored] = [copies("layers"), copies("stored")];
@@ -248,7 +244,7 @@ function sizesOf(model, precision, devices, layout) {
   return {
     tokenFlops: 2 * (weights.used + copied + routers), expertFlops: 2 * weights.picked, logitFlops: 2 * weights.head,
     blockBytes: replicas * (blocks + more), headBytes: replicas * head,
-    residentBytes: replicas * (blocks + resident + (model.shares_head ? 0 : head) + weights.embedding * bytes.embedding),
+    residentBytes: replicas * (blocks + resident + weights.embedding * bytes.embedding + (shared ? 0 : head)),
     replicas, collectives, collectiveBytes, kinds: model.kernels.map((kernel) => layerKind(kernel, precision, split)),
     experts: ffns.map((ffn) => ({
       bytes: ffn.experts * ffn.layers * expertBytes(ffn),
@@ -259,7 +255,6 @@ function sizesOf(model, precision, devices, layout) {
 // ---- Work of passes, and its time under the roofline
 const NOTHING = { weights: 0, cacheRead: 0, cacheWrite: 0, state: 0, times: 1 };
 const work = (kernel, flops, more) => ({ kernel, flops, ...NOTHING, ...more });
-
 // Dense linear layers, routed experts, LM head. `fullest`: tokens of the fullest device over their mean.
 function linearWork(sizes, tokens, logits, times = 1, fullest = 1) {
   const streamed = total(sizes.experts, ({ bytes, logIdle }) => -bytes * Math.expm1(tokens * logIdle));
@@ -309,7 +304,6 @@ function decodeSteps(sizes, prompt, number, batch) {
 const DONE = ["flops", "cacheRead", "cacheWrite", "state"]; // less where devices less full wait
 const SUMS = [...DONE, "weights", "computeSeconds", "memorySeconds", "seconds"];
 const bytesOf = (one) => one.weights + one.cacheRead + one.cacheWrite + one.state;
-
 // The seconds of a work under its roof, each time that it runs; they are put into it, too.
 function underRoof({ peaks, bandwidth, efficiency }, one) {
   [one.computeSeconds, one.memorySeconds] = [one.flops / peaks[one.kernel], bytesOf(one) / bandwidth];
@@ -346,7 +340,6 @@ class Phase {
 // ---- Deployment: a model on devices, and what their memory holds
 const GIVEN = { devices: 1, layout: "tensor", memoryFraction: 0.9, speculation: null };
 const MOST_DEVICES = 1024; // of one group that a remedy may name
-
 // As the library's Deployment. `given`: model, accelerator, precision, efficiency, and what of GIVEN differs.
 class Deployment {
   constructor(given) {
@@ -356,11 +349,10 @@ class Deployment {
     check("Deployment", { memory_fraction: [FRACTION, memoryFraction] });
     const [name, { peaks }] = [repr(accelerator.name), accelerator];
     const unlinked = `has no link figure, so what ${BigInt(devices)} devices send cannot be timed`;
+    const remedy = "give link= in byte/s one way, or take devices=1";
     this.collectiveLatency = efficiency[layout === "tensor" ? "all_reduce_latency" : "all_to_all_latency"];
     this.linkRate = accelerator.link;
-    if (devices > 1 && this.linkRate === null) {
-      refuse(`Deployment: ${name} ${unlinked}; give link= in byte/s one way, or take devices=1.`);
-    }
+    if (devices > 1 && this.linkRate === null) refuse(`Deployment: ${name} ${unlinked}; ${remedy}.`);
     this.peaks = mapped(precision.operands, (dtypes) => { // the first that the device multiplies in
       const dtype = dtypes.find((one) => own(peaks, one)) ?? dtypes.at(-1);
       const known = `it has ${Object.keys(peaks).join(", ")}. Choose one of these to compute in.`;
@@ -386,21 +378,20 @@ class Deployment {
   fits(tokens, batch = 1) { return this.memoryNeeded(tokens, batch) <= this.memoryAvailable; }
 }
 // The deployment of settings: names in the data's lists, or objects of the same form in their place.
-export function deploymentOf(data, given) {
-  const settings = { precision: "bf16", efficiency: "floor", ...given };
-  function find(kind, choices) {
-    const wanted = settings[kind];
-    if (typeof wanted === "object" && wanted) return wanted;
-    const unknown = `Unknown ${kind} ${repr(wanted)}: expected one of the ${choices.length} here.`;
-    return choices.find(([name]) => name === wanted)?.[1] ?? refuse(unknown, "UnknownNameError");
+export function deploymentOf(data, settings) {
+  function find(kind, choices, usual) {
+    const wanted = settings[kind] ?? usual;
+    if (typeof wanted === "object") return wanted;
+    const found = Array.isArray(choices) ? choices.find(({ name }) => name === wanted) : own(choices, wanted);
+    const unknown = `Unknown ${kind} ${repr(wanted)}: expected one of the ${Object.keys(choices).length} here.`;
+    return found ?? refuse(unknown, "UnknownNameError");
   }
-  const named = (list) => list.map((one) => [one.name, one]);
-  const [model, accelerator] = [find("model", named(data.models)), find("accelerator", named(data.accelerators))];
-  const precision = find("precision", Object.entries(data.precisions));
+  const [model, accelerator] = [find("model", data.models), find("accelerator", data.accelerators)];
+  const precision = find("precision", data.precisions, "bf16");
   const { efficiencies, no_efficiencies: none } = accelerator; // published for its kind, or why there are none
   const known = { ...data.efficiencies, ...efficiencies };
   if (none && typeof settings.efficiency === "string" && !own(known, settings.efficiency)) refuse(none);
-  const efficiency = { ...data.efficiencies.floor, ...find("efficiency", Object.entries(known)) };
+  const efficiency = { ...data.efficiencies.floor, ...find("efficiency", known, "floor") };
   const others = Object.entries(settings).filter(([name, value]) => name in GIVEN && value !== undefined);
   return new Deployment({ ...Object.fromEntries(others), model, accelerator, precision, efficiency });
 }
@@ -500,7 +491,6 @@ export function requestCost(d, { prompt, output, cached }, batch = 1) {
 
 // ---- A full server: requests that come and go
 const middle = ({ prompt, output }) => prompt + Math.floor((output + 1) / 2); // tokens held in the middle of the answer
-
 // How many identical requests are under way at a time when memory is full on average; 0 when not even one fits.
 export const memoryBatch = (d, r) => largestBatch(d, middle(r));
 function fullBatch(d, r) {
@@ -663,7 +653,6 @@ const onDeployment = (change) => (one) => ({ ...one, d: one.d.with(change(one.d)
 const onAccelerator = (change) => onDeployment(({ accelerator: old }) => ({ accelerator: { ...old, ...change(old) } }));
 const onRequest = (change) => (one) => ({ ...one, r: { ...one.r, ...change(one.r) } });
 const stored = (words) => onDeployment(({ precision }) => ({ precision: precision.smaller[words] }));
-
 // What one may do, in words to a change; not what is there already.
 function usualLevers({ model, accelerator, precision, devices }, r) {
   const { blocks, experts, cache } = precision.bytes;
@@ -730,8 +719,8 @@ export function timeline(d, requests, arrivals, options = {}) {
     laws.set(kind.law.fillsAt ?? kind, { bytes: bytes + kind.cacheBytes, held });
   }
   const blocks = [...laws.values()].map(({ bytes, held }) => ({ bytes: Math.ceil(bytes * block), held }));
-  const blockBytes = (tokens) => total(blocks, ({ bytes, held }) => bytes * Math.ceil(held(tokens) / block));
-  const heldBytes = (tokens) => stateBytes + blockBytes(tokens);
+  const heldBytes = (tokens) =>
+    stateBytes + total(blocks, ({ bytes, held }) => bytes * Math.ceil(held(tokens) / block));
   const several = "a queue before several devices is not modelled: take 'tensor', or policy.steady_state";
   if (sizes.replicas > 1) throw wrong("simulate", "layout", d.layout, "'tensor'", several);
   for (const one of new Set(requests)) { // what no server could take, and what does not fit in whole blocks
@@ -843,15 +832,15 @@ export function timeline(d, requests, arrivals, options = {}) {
 
 // ---------------------------------------------------------------------------------------------------------------------
 // 2. Views: from a setting to numbers and a picture. Words and plots are data, explorer_views.py; here come values.
-
-const BEYOND = "A number of this setting is beyond all that can be computed or drawn; choose another setting.";
+const BEYOND = "A number of this setting is too large or too small to be computed or drawn; choose other values.";
+const MOST_SHOWN = 1e24; // of any unit
 const FORMATS = {
   count: (value) => commas(Math.round(value)), seconds: formatSeconds, percent: formatPercent, bytes: formatBytes,
   flops: formatFlops, general, fixed: (value, places) => fixed(value, places, true), tokens: tokensLabel,
 };
-// A number as a format with its digits says: "count", "percent 2". What is no finite number is refused.
+// A number as a format with its digits says: "count", "percent 2". Refused where there is none that can be read.
 function printed(value, format) {
-  if (!Number.isFinite(value)) refuse(BEYOND);
+  if (!(Math.abs(value) < MOST_SHOWN)) refuse(BEYOND);
   const [name, digits] = format.split(" ");
   return FORMATS[name](value, digits && Number(digits));
 }
@@ -905,7 +894,6 @@ function roundUp(value, digits = [1, 2, 5, 10]) {
 const series = (count, of) => Array.from({ length: count }, (_, i) => of(i));
 const geometric = (low, high, count) => series(count, (i) => low * (high / low) ** (i / (count - 1)));
 const wholes = (values) => [...new Set(values.map(Math.round))];
-
 // An axis: how far along a value lies, as a share, and its ticks, `most` at most: decades where it is logarithmic.
 function axisOf({ said, log, show = "tokens" }, low, high) {
   const scaled = log ? Math.log10 : (value) => value;
@@ -919,7 +907,7 @@ function axisOf({ said, log, show = "tokens" }, low, high) {
   return { said: said && log ? `${said} (log scale)` : said, show: (tick) => printed(tick, show), ticks, share };
 }
 
-// What draws in a plot between its edges: {across, up} say where a value lies, all else makes a part of the picture.
+// What draws in a plot between its edges, by what it is told to draw: each makes a part of the picture.
 function plot(x, y, { left = 56, right, top = 26, bottom }) {
   const across = (value) => left + (right - left) * x.share(value);
   const up = (value) => bottom - (bottom - top) * y.share(value);
@@ -927,7 +915,6 @@ function plot(x, y, { left = 56, right, top = 26, bottom }) {
   const inside = ([a, b]) => within(x.share(a)) && within(y.share(b));
   const along = (points) => points.map(([a, b]) => at(across(a), up(b))).join("L");
   const on = {
-    left, right, across, up,
     frame: () => [
       text(left - 46, top - 10, y.said, "quiet"),
       x.ticks(Math.max(2, Math.floor((right - left) / 62))).map((tick) =>
@@ -963,6 +950,12 @@ function plot(x, y, { left = 56, right, top = 26, bottom }) {
       inside([a, b]) ? `<circle cx="${px(across(a))}" cy="${px(up(b))}" r="${size}" class="${look}"/>` : "",
     dots: (points, { look }) =>
       path(points.filter(inside).map(([a, b]) => `M${at(across(a), up(b))}h0`).join(""), look),
+    // Words below a line that goes from one point to another.
+    slanted([a, b], [c, d], { said }) {
+      const turn = (Math.atan2(up(d) - up(b), across(c) - across(a)) * 180) / Math.PI;
+      const words = text(0, 16, said, "middle halo");
+      return `<g transform="translate(${at(across(a), up(b))}) rotate(${px(turn)})">${words}</g>`;
+    },
     // Words beside a point, so far right of it and below; `room` at least from both edges to the point.
     label(a, b, down, { said, look, beside = 0, room = 0 }) {
       const x = Math.min(right - room, Math.max(left + room, across(a)));
@@ -975,7 +968,7 @@ function plot(x, y, { left = 56, right, top = 26, bottom }) {
 function plotted({ x, y, marks, ...edges }, width, values) {
   const valueOf = (of) => (typeof of === "string" ? valueAt(values, of) : of);
   const [across, up] = [x, y].map((axis) => axisOf(axis, valueOf(axis.from), valueOf(axis.to)));
-  const on = { ...plot(across, up, { right: width - 12, ...edges }), own: () => values.own(on) };
+  const on = plot(across, up, { right: width - 12, ...edges });
   return marks.map(({ draw, of = [], said = "", ...how }) => {
     const drawn = of.map(valueOf);
     return drawn.some((value) => value == null) ? "" : on[draw](...drawn, { said: filled(said, values), ...how });
@@ -1041,20 +1034,15 @@ VIEWS.plane = (d, r, { batch }) => {
   const slope = rho(d, { prompt: 1, output: 1, cached: 0 }, batch) / PLANE.rho; // output over prompt, along rho's line
   const [first, last] = [Math.max(1, 1 / slope), Math.min(PLANE.prompts, PLANE.outputs / slope)];
   const onRho = (prompt) => [prompt, prompt * slope];
-  function wordsOnRho(on) {
-    const [a, b] = onRho(first * (last / first) ** 0.17);
-    const turn = (Math.atan2(on.up(2 * b) - on.up(b), on.across(2 * a) - on.across(a)) * 180) / Math.PI;
-    const words = text(0, 16, `rho = 0.053 at batch ${commas(batch)}`, "middle halo");
-    return `<g transform="translate(${at(on.across(a), on.up(b))}) rotate(${px(turn)})">${words}</g>`;
-  }
+  const start = first * (last / first) ** 0.17; // where its words begin
   return {
     here, full, rho: about, share: about / (1 + about), omega: over ?? "-", chi: chi(d, r), roof: roofBatch(d, r),
     exact: r.output > 1 ? prefill / (linear + attention) : NO_STEP,
     case: over === null ? "none" : over > 1 ? "memory" : "roof",
     edge, top: edge?.map(([prompt]) => [prompt, PLANE.outputs]),
     lineOfRho: first < last ? [onRho(first), onRho(last)] : null,
+    wordsOnRho: first < last ? [onRho(start), onRho(2 * start)] : null,
     fresh: r.prompt - r.cached, below: r.output < 4 ? -11 : 21, // where there is room for words
-    own: (on) => (first < last ? wordsOnRho(on) : ""),
   };
 };
 
@@ -1136,6 +1124,7 @@ VIEWS.timeline = (d, r, { batch, load }) => {
   const most = Math.min(batch, full);
   const each = steadyState(d, r, most).secondsPerRequest; // at best one request is done in that time
   const [watched, rate, room] = [4 * Math.max(most, 12) * each, load / 100 / each, 6.5 * most];
+  if (!Number.isFinite(watched) || !Number.isFinite(rate)) refuse(BEYOND);
   let clock = 0;
   const all = gaps(Math.ceil(1.3 * watched * rate) + 20).map((gap) => (clock += gap / rate));
   const arrivals = all.filter((time) => time < watched);
@@ -1228,10 +1217,8 @@ VIEWS.price = (d, r, { batch, dollars }) => {
 
 // ---------------------------------------------------------------------------------------------------------------------
 // 3. The panel: controls, what they show, and what a reader takes away. Everything is made in `host`, a plain element.
-
 const MENUS = ["model", "accelerator", "layout", "precision", "efficiency"];
 export const settingOf = (data, name, start = {}) => ({ ...data.defaults, ...data.views[name].start, ...start });
-
 const inFull = (value) => (Number.isInteger(value) ? commas(value) : String(value)); // any number of a control
 const unitsOf = ({ unit, units }) => units ?? `${unit}s`;
 const inWords = (range, value) => `${inFull(value)} ${value === 1 ? range.unit : unitsOf(range)}`;
@@ -1343,21 +1330,19 @@ export function mount(host, data, name, start = {}) {
   let [found, kept, offers] = [null, null, []]; // what is shown, null where it is refused; {s, found} kept beside it
   let [later, playing, wide] = [0, 0, 0];
 
-  host.innerHTML = data.panel.replaceAll("$ID", id);
+  const means = view.many ? "means" : "medians";
+  host.innerHTML = data.panel.replaceAll("$ID", id).replaceAll("$TITLE", view.title).replaceAll("$MEANS", means);
   const root = host.firstElementChild;
-  const [title, presets, sentence, legend, pictures, ways, told, table] =
-    ["title", "presets", "said", "legend", "pictures", "ways", "told", "numbers"]
-      .map((look) => root.querySelector(`.${look}`));
+  const [sentence, legend, pictures, ways, told, table] =
+    ["said", "legend", "pictures", "ways", "told", "numbers"].map((look) => root.querySelector(`.${look}`));
   const [compare, player] = ["keep", "play"].map((does) => root.querySelector(`[data-does=${does}]`));
   const [keepWords, playWords] = [compare.textContent, player.textContent];
-  root.setAttribute("aria-label", view.title);
-  title.textContent = view.title;
-  if (view.many) presets.firstChild.data = "Take the means of ";
   if (!view.plays) player.remove();
   for (const range of root.querySelectorAll(".range")) if (!ranged.includes(range.dataset.of)) range.remove();
   const inputs = [...root.querySelectorAll("[data-key]")];
   const scale = (key) => scaleOf(data.ranges[key], s);
   const tell = (words) => (told.textContent = words);
+  const sides = () => [{ s, found }, ...(kept ? [kept] : [])]; // this setting, and the one that is kept
 
   function set(change) {
     s = { ...s, ...change };
@@ -1380,20 +1365,20 @@ export function mount(host, data, name, start = {}) {
     follow();
     clearTimeout(later);
     ways.replaceChildren();
-    let refused = null;
     try {
       found = shown(data, name, s);
       draw();
+      sentence.textContent = found.said;
+      legend.innerHTML = legendOf(found.legend);
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
-      [found, refused] = [null, error.message];
+      found = null;
       draw();
+      sentence.textContent = `Not computed. ${error.message}`;
       later = setTimeout(offer, 30); // the sentence first
     }
     sentence.toggleAttribute("data-refused", !found);
-    sentence.textContent = found ? found.said : `Not computed. ${refused}`;
-    if (found) legend.innerHTML = legendOf(found.legend);
-    table.innerHTML = found ? tableOf(kept ? [found.numbers, kept.found.numbers] : [found.numbers]) : "";
+    table.innerHTML = found ? tableOf(sides().map((side) => side.found.numbers)) : "";
   }
   function offer() {
     offers = waysOut(data, name, s);
@@ -1404,10 +1389,11 @@ export function mount(host, data, name, start = {}) {
   function draw() {
     wide = pictures.clientWidth;
     const width = Math.round(Math.min(720, Math.max(300, wide || 720)));
-    const caption = (words) => (kept ? `<figcaption>${escaped(words)}</figcaption>` : "");
-    const now = found && caption(COLUMNS[1]) + found.svg(width);
-    const beside = kept && caption(`${COLUMNS[2]}: ${kept.found.said}`) + kept.found.svg(width);
-    pictures.innerHTML = [now, beside].filter(Boolean).map((drawn) => `<figure>${drawn}</figure>`).join("");
+    const captions = [COLUMNS[1], `${COLUMNS[2]}: ${kept?.found.said}`];
+    pictures.innerHTML = sides().map((side, i) => {
+      const caption = kept ? `<figcaption>${escaped(captions[i])}</figcaption>` : "";
+      return side.found ? `<figure>${caption}${side.found.svg(width)}</figure>` : "";
+    }).join("");
   }
   async function copy(words, what) {
     tell("");
@@ -1440,10 +1426,7 @@ export function mount(host, data, name, start = {}) {
 
   const actions = {
     take: (index) => set(offers[index][1]),
-    preset(word) {
-      const { prompt, output, cached } = view.many ? data.presets[word].mean : data.presets[word];
-      set({ prompt, output, cached });
-    },
+    preset: (word) => set(data.presets[word][view.many ? "mean" : "median"]),
     reset() {
       stop();
       set(initial);
@@ -1455,8 +1438,8 @@ export function mount(host, data, name, start = {}) {
       show();
     },
     csv() {
-      const here = [...settings(s), ...(found?.numbers ?? [["not computed", sentence.textContent]])];
-      copy(csvOf(kept ? [here, [...settings(kept.s), ...kept.found.numbers]] : [here]), "Numbers");
+      const numbers = (side) => side.found?.numbers ?? [["not computed", sentence.textContent]];
+      copy(csvOf(sides().map((side) => [...settings(side.s), ...numbers(side)])), "Numbers");
     },
     link() {
       const changed = settings(s).filter(([key, value]) => value !== settingOf(data, name)[key]);
@@ -1521,5 +1504,4 @@ export function mount(host, data, name, start = {}) {
   return { settings: () => ({ ...s }), destroy };
 }
 
-// What anywidget calls; it calls what that returns at the end.
 export default { render: ({ model: m, el }) => mount(el, m.get("data"), m.get("view"), m.get("start")).destroy };

@@ -73,7 +73,7 @@ def _menu(key: str, choices: dict[str, str]) -> str:
 
 
 def panel_html(data: dict[str, Any]) -> str:
-    """The panel of every view, with all its controls; explorer.js puts in an id, and takes out what a view has not.
+    """The panel of every view, with all controls; explorer.js puts in what is in $, and takes out what a view has not.
 
     data-key is the setting of a control, data-does what a button does, data-of with what.
     """
@@ -88,9 +88,9 @@ def panel_html(data: dict[str, Any]) -> str:
         "efficiency": {name: name for name in (*data["efficiencies"], "high", "typical", "low")},
         "layout": LAYOUTS,
     }
-    return f"""<section class="lesson-explore">
-<p class="title"></p>
-<div class="presets" role="group" aria-label="Workloads to begin with">Take the medians of
+    return f"""<section class="lesson-explore" aria-label="$TITLE">
+<p class="title">$TITLE</p>
+<div class="presets" role="group" aria-label="Workloads to begin with">Take the $MEANS of
 {"".join(_button(word, "preset", word) for word in data["presets"])}</div>
 <div class="ranges">{"".join(_range(key, each) for key, each in RANGES.items())}</div>
 <div class="menus">{"".join(_menu(key, choices) for key, choices in menus.items())}</div>

@@ -270,8 +270,8 @@ def _presets() -> dict[str, dict[str, Any]]:
     found = {}
     for name in workload_names():
         workload = load_workload(name)
-        both = lengths(workload.request) | {"mean": lengths(workload.mean)}
-        found[name.split("-")[0]] = {"name": name, "label": workload.label, **both}
+        both = {"median": lengths(workload.request), "mean": lengths(workload.mean)}
+        found[name.split("-")[0]] = {"name": name, "label": workload.label, **both["median"], **both}
     return found
 
 

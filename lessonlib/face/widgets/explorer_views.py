@@ -23,6 +23,7 @@ def _known(workload: Workload) -> list[dict[str, Any]]:
     ]
 
 
+ON_RHO = "rho = 0.053 at batch {batch:count}"
 LOOKS_OF_PARTS = ["prefill", "weights", "cache", "other"]  # of a bar: prefill, linear layers, attention, waits
 
 # `many`: presets put in means, as a full server has them, not medians; `plays`: the control that the button moves;
@@ -104,7 +105,7 @@ VIEWS: dict[str, dict[str, Any]] = {
                     {"draw": "label", "of": ["edge.0.0", "edge.0.1", -6], "said": "omega = 1", "look": "ink-cache"}
                     | {"beside": 6},
                     {"draw": "line", "of": ["lineOfRho"], "look": "edge dashed"},
-                    {"draw": "own"},
+                    {"draw": "slanted", "of": ["wordsOnRho.0", "wordsOnRho.1"], "said": ON_RHO},
                     *(mark for name in workload_names() for mark in _known(load_workload(name))),
                     {"draw": "dot", "of": ["fresh", "r.output"]},
                     {"draw": "label", "of": ["fresh", "r.output", "below"], "said": "your request", "room": 44}
