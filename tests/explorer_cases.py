@@ -310,7 +310,8 @@ def _step(deployment: Deployment, request: Request, one: dict[str, Any]) -> dict
 
 
 def _traffic(deployment: Deployment, request: Request, one: dict[str, Any]) -> dict[str, Any]:
-    return dict(vars(answer_traffic(deployment, request, one["batch"])))
+    found = answer_traffic(deployment, request, one["batch"])
+    return {"triangle": found.triangle, "end": found.end}
 
 
 def _estimates(deployment: Deployment, request: Request, one: dict[str, Any]) -> dict[str, Any]:

@@ -616,14 +616,13 @@ export function spanWhereCachePassesWeights({ sizes }, batch = 1) {
   const peak = Math.min(...peaks.filter(above));
   return firstOf(Math.max(end - anew, ...peaks.filter((at) => at < peak)), peak, above);
 }
-// Cache reads of all decode steps: as they are, as if the cache never grew, or had its final size all along.
+// Cache reads of all decode steps: as they are, and as if the cache had its final size all along.
 export function answerTraffic(d, request, batch = 1) {
-  const { prompt, output } = request;
   check("answer_traffic", { batch: [BATCH, batch] });
-  const triangle = requestCost(d, request, batch).decode.attention.cacheRead;
-  const reads = (c) => total(d.sizes.kinds, (kind) => attentionWork(kind, 1, c, batch).cacheRead);
-  const [flat, end] = [prompt, prompt + output - 2].map((c) => (output > 1 ? (output - 1) * reads(c) : 0));
-  return { triangle, flat, end };
+  const [triangle, steps] = [requestCost(d, request, batch).decode.attention.cacheRead, request.output - 1];
+  const last = request.prompt + steps - 1; // tokens that the last step finds
+  const end = total(d.sizes.kinds, (kind) => attentionWork(kind, 1, last, batch).cacheRead);
+  return { triangle, end: steps ? steps * end : 0 };
 }
 
 // ---- What a faster prefill buys, and what tokens cost
@@ -734,18 +733,16 @@ export function timeline(d, requests, arrivals, options = {}) {
   const secondsOf = (works) => total(works, (one) => underRoof(d, one));
   const [growing, states] = [true, false].map((grows) => sizes.kinds.filter((kind) => grows === kind.cacheBytes > 0));
   const stateSeconds = secondsOf(states.map((kind) => attentionWork(kind, 1, 0, 1)));
-  const [sums, shared, least] = [[0], new Map(), Math.min(...all.map(({ prompt }) => prompt))];
+  const [sums, shared, least] = [[0], [], Math.min(...all.map(({ prompt }) => prompt))];
   function attentionUpTo(tokens) { // of one sequence, in all steps that find fewer cached, from the shortest prompt on
     for (let c = least + sums.length - 1; c < tokens; c += 1) {
       sums.push(sums.at(-1) + secondsOf(growing.flatMap((kind) => attentionOfSteps(kind, c, 1, 1))));
     }
     return sums[tokens - least];
   }
-  function sharedSeconds(sequences) {
-    const step = shared.get(sequences) ?? passOf(d, sequences);
-    step.shared ??= step.linear.seconds + step.communication + step.overhead + sequences * stateSeconds;
-    return shared.set(sequences, step).get(sequences).shared;
-  }
+  const sharedOf = ({ linear, communication, overhead }) => linear.seconds + communication + overhead;
+  const sharedSeconds = (sequences) => // of a step of all of them, but for what grows
+    (shared[sequences] ??= sharedOf(passOf(d, sequences)) + sequences * stateSeconds);
 
   let [time, arrived, holding, finished, free, prefilling] = [start, 0, 0, 0, capacity, null];
   const seconds = { prefill: 0, recompute: 0, decode: 0, idle: 0 };
@@ -753,11 +750,7 @@ export function timeline(d, requests, arrivals, options = {}) {
   const [firstToken, finish] = [0, 1].map(() => all.map(() => NaN));
   const [preemptions, tokens] = [all.map(() => 0), all.map((one) => one.prompt)]; // tokens: held, or to prefill
   const [queue, running] = [[], new Map()]; // running: steps that are left
-  function stepsOf(steps, of) {
-    let sum = 0;
-    for (const i of running.keys()) sum += of(tokens[i] + steps) - of(tokens[i]);
-    return sum;
-  }
+  const stepsOf = (steps, of) => total([...running.keys()], (i) => of(tokens[i] + steps) - of(tokens[i]));
   const arrive = () => { for (; arrivals[arrived] <= time; arrived += 1) queue.push(arrived); };
   function advance(passed, phase) {
     const now = { time, running: holding, waiting: queue.length };
@@ -983,9 +976,8 @@ function barred({ said, amount, parts, looks }, top, width, values) {
   const drawn = numbers.map((part, i) => {
     const [from, wide] = [x, (room * part) / sum];
     x += wide;
-    const share = formatPercent(part / sum, 3);
-    const words = wide > 54 ? text(from + wide / 2, top + 17, share, `middle on ${looks[i]}`) : "";
-    return box(from, top, wide, 24, `area ${looks[i]}`) + words;
+    const share = text(from + wide / 2, top + 17, formatPercent(part / sum, 3), `middle on ${looks[i]}`);
+    return box(from, top, wide, 24, `area ${looks[i]}`) + (wide > 54 ? share : "");
   });
   const [name, whole] = [filled(said, values), filled(amount, values)];
   return [text(10, top - 6, name, "bold"), text(width - 10, top - 6, whole, "quiet end"), ...drawn];
@@ -1066,11 +1058,11 @@ VIEWS.growth = (d, r, { batch, position }) => {
   const longest = Math.max(...[...edges.whole, ...(edges.together ?? [])].map(([, ms]) => ms));
   return {
     here, now, token: now + 1, share: here.own / here.seconds, linear: here.linear + here.other,
-    first: steady[0], final: steady.at(-1),
+    first: steady[0], final: steady.at(-1), reading, hereMs: MS * here.seconds,
     firstTogether: together?.[0].seconds ?? "-", finalTogether: together?.at(-1).seconds ?? "does not fit",
     traffic: answerTraffic(d, r, batch), soFar: answerTraffic(d, { ...r, output: now + 1 }, batch),
     passes: passes === null ? "never" : `${commas(passes)} tokens`,
-    edges, later: mapped(edges, (points) => points?.filter(([k]) => k >= now)), hereMs: MS * here.seconds, reading,
+    edges, later: mapped(edges, (points) => points?.filter(([k]) => k >= now)),
     top: roundUp(Math.max(1.05 * reading, longest), [1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10]),
   };
 };
