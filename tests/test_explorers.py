@@ -17,11 +17,11 @@ from lessonlib.face.exercises.asking import STILL
 from lessonlib.face.widgets import explorer as made
 from lessonlib.face.widgets.asking import WIDGET_VIEW
 from lessonlib.face.widgets.explorer import HERE, Explorer, Still
+from lessonlib.face.widgets.explorer_views import VIEWS
 from lessonlib.facts.catalogue import load_accelerator, load_model
 from lessonlib.time.deployment import Efficiency
 
 SCRIPT, STYLE = ((HERE / name).read_text(encoding="utf-8") for name in ("explorer.js", "explorer.css"))
-VIEWS = re.findall(r"^VIEWS\.(\w+) = ", SCRIPT, re.MULTILINE)
 EXPLORERS = {name.removeprefix("explore_"): each for name, each in vars(made).items() if name.startswith("explore_")}
 
 
@@ -36,6 +36,7 @@ def view(request):
 
 
 def test_every_view_of_the_module_has_its_function():
+    assert list(VIEWS) == re.findall(r"^VIEWS\.(\w+) = ", SCRIPT, re.MULTILINE)
     assert set(VIEWS) == set(EXPLORERS) == {path.stem for path in (HERE / "stills").glob("*.html")}
     assert all(getattr(widgets, f"explore_{view}") is EXPLORERS[view] for view in VIEWS)
 
