@@ -1,11 +1,13 @@
 """Files as spreadsheets, databases and data frames write them: lines above the table, odd ends, objects in texts."""
 
 import gzip
+import io
 import json
 
 import pytest
 
 from lessonlib.base.errors import InvalidInputError
+from lessonlib.base.files import GivenFile
 from lessonlib.facts.own_traffic import read_traffic
 
 HEAD = "prompt_tokens,output_tokens"
@@ -163,3 +165,17 @@ def test_pairs_of_columns_that_may_be_numbers_with_commas_are_said():
     head = "prompt_tokens,output_tokens,latency,wait\n"
     assert "commas between thousands" in read_traffic(head + "1,100,2,200\n3,456,1,789\n").notes[0]
     assert read_traffic(head + "1,100,2,200\n3,456,1,78\n").notes == ()
+
+
+def test_an_address_is_not_fetched_and_a_disk_that_fails_is_one_sentence(tmp_path, monkeypatch):
+    with pytest.raises(InvalidInputError, match="download it first"):
+        read_traffic("https://example.org/requests.csv")
+
+    class Failing(io.BytesIO):
+        def read(self, *_):
+            raise OSError(5, "Input/output error")
+
+    (tmp_path / "own.csv").write_text(f"{HEAD}\n5,6\n", encoding="utf-8")
+    monkeypatch.setattr(GivenFile, "open", lambda self: (Failing(), 9))
+    with pytest.raises(InvalidInputError, match=r"own.csv' cannot be read: Input/output error"):
+        read_traffic(tmp_path / "own.csv")

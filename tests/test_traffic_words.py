@@ -163,6 +163,37 @@ def test_one_row_for_many_requests_is_refused(title, cell, number):
         read_traffic(f"{title},{HEAD}\n1,5,6\n{cell},100,200\n")
 
 
+def test_counts_of_requests_are_found_beside_nested_counts():
+    used = {"prompt_tokens": 10, "completion_tokens": 5, "requests": 3}
+    with pytest.raises(InvalidInputError, match=r"column 'usage.gpt-4o.requests': 3 requests in one row"):
+        read_traffic(lines({"usage": {"gpt-4o": used}}))
+    assert (
+        len(read_traffic(usage(prompt_tokens=1, completion_tokens=2, server_tool_use={"web_search_requests": 3}))) == 1
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps({"daily": [{"inputTokens": 277, "outputTokens": 31_456}]}),
+        lines({"totals": {"inputTokens": 277, "outputTokens": 31_456}}),
+        lines({"summary": {"usage": {"inputTokens": 277, "outputTokens": 31_456}}}),
+    ],
+)
+def test_names_of_sums_are_said(text):
+    assert "by this name a row sums many requests" in read_traffic(text).notes[0]
+
+
+@pytest.mark.parametrize(
+    "title, days", [("date", "2025-01-01 2025-01-02"), ("Month", "Jan Feb"), ("day", "1.2.25 2.2.25")]
+)
+def test_a_row_for_each_day_is_said(title, days):
+    first, second = days.split()
+    assert "has a" in read_traffic(f"{title},{HEAD}\n{first},5,6\n{second},7,8\n").notes[0]
+    assert read_traffic(f"{title},{HEAD}\n{first},5,6\n{second},7,8\n{second},9,9\n").notes == ()
+    assert read_traffic(f"{title},{HEAD}\n{first},5,6\n").notes == ()
+
+
 LABELS = [
     "TOTAL:",
     "total ",
@@ -267,6 +298,15 @@ def test_a_failed_request_is_known_by_the_words_of_a_column(column):
 )
 def test_a_cell_that_tells_of_no_failure_is_none(column, cell):
     assert read_traffic(f"{HEAD},{column}\n5,6,{cell}\n7,8,\n").left_out == {}
+
+
+@pytest.mark.parametrize(
+    "code, failed", [(2, True), ("STATUS_CODE_ERROR", True), (1, False), ("OK", False), (None, False)]
+)
+def test_a_span_that_failed_is_left_out(code, failed):
+    counts = {"gen_ai.usage.input_tokens": 9, "gen_ai.usage.output_tokens": 3}
+    spans = [{"status": {"code": code}, "attributes": counts}, {"status": {"code": 0}, "attributes": counts}]
+    assert len(read_traffic(lines(*spans))) == 2 - failed
 
 
 def test_rows_of_one_id_are_said():

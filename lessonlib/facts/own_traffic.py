@@ -161,6 +161,8 @@ def read_traffic(
     elif isinstance(source, str | os.PathLike | BYTES):
         smaller = "keep the columns of tokens, or fewer rows"
         absent = "check the path and the folder that you run in (the text of a CSV is known by its line breaks)"
+        if str(source).lower().startswith(("http://", "https://", "s3://", "gs://", "hf://")):
+            absent = "download it first, and pass the path of the file: nothing is fetched from an address"
         file = GivenFile(source, "Traffic file", "log", LARGEST_TRAFFIC, smaller, absent)
         name, owner = file.name, str(file)
         stream = opened(file, progress)  # type: ignore[assignment]

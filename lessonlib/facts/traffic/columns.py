@@ -161,7 +161,10 @@ def find_columns(titles: Sequence[str], chosen: Mapping[str, str | None]) -> Col
         raise ColumnsError(f"one column, {shown(twice)}, is chosen for two things; choose two.")
     others = [(place, key) for place, key in enumerate(keys) if place not in places.values()]
     failed = {place: says for place, key in others if (says := _says(titles[place], key, shape))}
-    many = tuple(place for place, key in others if key in MANY or counts_requests(titles[place]))
+    beside = len(titles[places["prompt"]].rpartition(".")[0])  # a count of requests may stand beside those of tokens
+    way = titles[places["prompt"]][:beside]
+    leaves = {place: title[beside:] if title.startswith(way) else title for place, title in enumerate(titles)}
+    many = tuple(place for place, key in others if key in MANY or counts_requests(leaves[place]))
     return Columns(places, failed, many, _named(titles, places), shape)
 
 
@@ -179,6 +182,8 @@ def _says(title: str, key: str, shape: Shape | None) -> str:
     """What the cells of a column say of whether a request was served; "" where they do not."""
     if name := next((name for name in (shape.failed if shape else ()) if key.endswith(name)), ""):
         return "cachehit" if name == "cachehit" else FAILED.get(name, "problem")
+    if title.lower().endswith("status.code"):  # of a span
+        return "span"
     names = [key] + [name for name in _ends(title) if BEFORE.sub("", name) in INNER]
     return next((FAILED[name] for name in (*names, *(BEFORE.sub("", name) for name in names)) if name in FAILED), "")
 

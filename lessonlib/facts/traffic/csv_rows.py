@@ -25,7 +25,7 @@ class CsvRows:
     """A table read once from its first line to its last. `titles`; `columns`, found in them; `where` they stand."""
 
     def __init__(self, owner: str, lines: Iterator[str], blank: int, chosen: Mapping[str, str | None]) -> None:
-        self.owner = owner
+        self.owner, self.way = owner, ""  # no names lead to the rows
         self.before = blank
         self.notes: tuple[str, ...] = ()
         first, delimiters, lines = self._first(lines, chosen)

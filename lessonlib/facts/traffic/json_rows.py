@@ -37,6 +37,7 @@ class JsonRows:
         self.source, self.owner, self.where, self.chosen = source, source.owner, source.owner, chosen
         self.nothing = f"{self.owner} holds no request; expected a JSON object a request."
         self.left_out: dict[str, int] = {}
+        self.way = ""  # the names on the way to the rows
         seen = list(islice(values, LOOKED_AT))
         if not seen:
             raise InvalidInputError(self.nothing)
@@ -57,6 +58,7 @@ class JsonRows:
             raise InvalidInputError(f"{self.owner}: {len(inner)} lists may hold the requests ({names}); keep one.")
         if inner:
             self._columns(groups[inner[0]])
+            self.way = ".".join(inner[0])
             return self._inside(everything, inner[0])
         problem = self._columns(whole)
         if problem is not None and len(whole) == 1:

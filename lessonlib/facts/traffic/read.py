@@ -14,6 +14,7 @@ from lessonlib.facts.traffic.meaning import Log, Meant, meant
 from lessonlib.facts.traffic.numbers import MISSING, Problems, WrongRowsError, counts
 from lessonlib.facts.traffic.requests import (
     half_empty,
+    look_at_sums,
     look_at_unit,
     not_served,
     refuse_many,
@@ -49,6 +50,7 @@ def read_log(
         size = len(block.lines)
         if first:
             rows.columns = with_parts(rows.titles, rows.columns, block)
+            notes += look_at_sums(rows.way, rows.titles, rows.columns, block)
         columns, titles = rows.columns, rows.titles
         failed = np.zeros(size, bool)
         for reason, mask in not_served(block, columns, titles).items():

@@ -12,7 +12,7 @@ from lessonlib.base.text import one_line
 from lessonlib.facts.traffic.columns import CHARACTERS, Columns, more_parts, plain
 from lessonlib.facts.traffic.meaning import TOTAL
 from lessonlib.facts.traffic.numbers import MISSING, Block, counts
-from lessonlib.facts.traffic.words import SUMS, sums_among
+from lessonlib.facts.traffic.words import SUMS, names_span, names_sums, sums_among
 
 TOTALS = {
     form
@@ -32,6 +32,7 @@ UNITS: Mapping[str, Any] = {
     "words": lambda text: len(text.split()),
 }
 UNIT = re.compile(r"bytes?|char(acter)?s?|letters?|words?", re.IGNORECASE)
+DAY = re.compile(r"\d{4}(-\d\d){0,2}|\d{1,2}[./]\d{1,2}[./]\d{2,4}|[^\W\d]{3,9}")
 GOOD = {"", "no error", "no errors", *"0 - n/a na nil none null nan false no ok success succeeded unset [] {}".split()}
 BAD = re.compile(r"fail|error|cancel|time[ds]?[\s_-]?out|abort|reject|exception|throttl|expired|unavailable")
 YES, NO = {"true", "1", "1.0", "yes", "t", "y"}, {"false", "0", "0.0", "no", "f", "n"}
@@ -95,7 +96,9 @@ def _says_so(says: str, cell: str) -> bool:
     if says in ("cachehit", "failed"):
         return text in YES
     code = int(text) if text.isdigit() and len(text) < 9 else None
-    if says == "end":
+    if says == "span" and text in ("2", "error"):
+        return True
+    if says in ("end", "span"):
         bad = len(text) <= LONGEST_END and BAD.search(text) and not text.startswith(("no", "un", "0"))
         return bool(bad) or 400 <= (code or _code_in(text)) < 600
     if code is not None:
@@ -159,6 +162,21 @@ def _of_text(where: str, title: str, beside: str, texts: list[str], numbers: Any
                 f"{where}: the column {shown(title)} counts the {unit} of {shown(beside)}, not tokens; count with the "
                 "model's tokenizer."
             )
+    return []
+
+
+def look_at_sums(way: str, titles: Sequence[str], columns: Columns, block: Block) -> list[str]:
+    """Notes on names and days by which a row may sum many requests. `way`: the names on the way to the rows."""
+    prompt = titles[columns.places["prompt"]]
+    way = ".".join(filter(None, (way, prompt.rpartition(".")[0])))
+    if names_sums(way):
+        return [f"The counts stand under {shown(way)}: by this name a row sums many requests, and is not one."]
+    for place, title in enumerate(titles):
+        if place in columns.places.values() or not names_span(title) or len(block.lines) < 2:
+            continue
+        days = [str(cell).strip() for cell in block.pick(place)]
+        if len(set(days)) == len(days) and all(map(DAY.fullmatch, days)):
+            return [f"Each row has a {shown(title)} of its own: if a row sums what came then, it is not a request."]
     return []
 
 

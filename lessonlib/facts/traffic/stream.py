@@ -75,8 +75,12 @@ class _Limited(io.RawIOBase):
 def _bytes_of(file: GivenFile, progress: Progress | None) -> io.BufferedReader:
     """The file's bytes, unpacked."""
     packed, size = file.open()
-    head = packed.read(len(GZIP))
-    packed.seek(0)
+    try:
+        head = packed.read(len(GZIP))
+        packed.seek(0)
+    except OSError as error:
+        packed.close()
+        file.refuse(f"cannot be read: {error.strerror or error}", "check the path and its permissions", error)
     unpacked = gzip.GzipFile(fileobj=packed) if head == GZIP else packed
     return io.BufferedReader(_Limited(file, packed, unpacked, size, progress), BUFFER)
 

@@ -38,6 +38,9 @@ HOW_MANY = (
     )
     | ONE
 )
+# Under such a name stand sums of many requests; under such a title the span of time that a row may sum.
+SUMMED = set("daily weekly monthly hourly totals total summary aggregate aggregates aggregated buckets".split())
+SPANS = set("date day week month hour year datum tag monat jour mois fecha mes".split())
 SUMS = set(
     "total totals subtotal subtotals sum sums average averages avg mean median overall gesamt gesamtsumme summe "
     "zwischensumme insgesamt mittelwert durchschnitt somme moyenne totaal gemiddelde totale media suma promedio soma "
@@ -80,6 +83,16 @@ def counts_requests(title: str) -> bool:
     named = set(words(title))
     several = named & MANY or (named & ONE and named & COUNTED)
     return bool(named) and (named <= MANY_ALONE or (bool(several) and named <= MANY | HOW_MANY))
+
+
+def names_sums(way: str) -> bool:
+    """Whether the names on the way to a row or a count say that it sums many requests."""
+    return not SUMMED.isdisjoint(words(way))
+
+
+def names_span(title: str) -> bool:
+    """Whether a title is that of a day, a month or the like."""
+    return bool(title) and set(words(title)) <= SPANS
 
 
 def sums_among(labels: Sequence[str]) -> list[bool]:
