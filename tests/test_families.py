@@ -4,6 +4,7 @@ tests/data/README.md says where the configs and their counts come from.
 """
 
 import json
+import math
 import re
 from contextlib import suppress
 from dataclasses import replace
@@ -437,6 +438,27 @@ def published(name):
 def test_what_a_published_spelling_says_is_held_against_the_class(name, change, words):
     with pytest.raises((UnsupportedModelError, InvalidInputError), match=words):
         Model.from_config(published(name) | change)
+
+
+@pytest.mark.parametrize("value", [0, "", False, {}, 0.5, [0, 2] * 24])
+def test_a_list_of_rotary_layers_is_a_list_or_null(value):
+    scout = published("meta-llama/Llama-4-Scout-17B-16E (text)")
+    for unsaid in (None, []):
+        assert Model.from_config(scout | {"no_rope_layers": unsaid}).parameters == 107_769_861_120
+    with pytest.raises(InvalidInputError, match="no_rope_layers"):
+        Model.from_config(scout | {"no_rope_layers": value})
+
+
+@pytest.mark.parametrize(
+    ("name", "where", "key"),
+    [("mosaicml/mpt-7b", "attn_config", "softmax_scale"), ("databricks/dbrx-base", "ffn_config", "ffn_hidden_size"),
+     ("databricks/dbrx-base", "ffn_config", "moe_top_k")],
+)  # fmt: skip
+def test_a_number_that_is_none_in_a_nested_object_is_no_error_of_python(name, where, key):
+    """NaN is not equal to itself, which looked like another value under the same name."""
+    config = published(name)
+    with suppress(UnsupportedModelError, InvalidInputError):
+        Model.from_config(config | {where: config[where] | {key: math.nan}})
 
 
 def test_the_window_of_mimo_leaves_out_the_token_itself():

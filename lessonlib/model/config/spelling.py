@@ -18,7 +18,7 @@ def opened(keys: Keys, key: str, names: dict[str, str | None]) -> None:
         raise keys.wrong(key, value, "an object")
     for name, inner in (value or {}).items():
         other = names.get(name, None if NO_SIZE.fullmatch(name) else name)
-        if other is not None and keys.config.get(other, inner) != inner:
+        if other in keys.config and keys.config[other] != inner:
             raise keys.wrong(other, keys.config[other], f"{shown(inner)}, as {key!r} says the same thing")
         if other is not None:
             keys.config = keys.config | {other: inner}
