@@ -17,7 +17,7 @@ from lessonlib.base.units import format_bytes
 from lessonlib.work.layouts import TENSOR
 
 MOST_DEVICES = 1024  # of one group that a remedy may name
-SMALLER = {  # a precision that may fit, in words, and what it changes of another
+SMALLER: dict[str, dict[str, Any]] = {  # a precision that may fit, in words, and what it changes of another
     "an fp8 cache": {"cache": "fp8"},
     "fp8 weights": {"blocks": "fp8", "experts": "fp8"},
     "int4 weights": {"blocks": "int4", "experts": "int4"},

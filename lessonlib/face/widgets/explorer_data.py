@@ -37,7 +37,7 @@ from lessonlib.time.deployment import Deployment, Efficiency
 from lessonlib.time.memory import SMALLER
 
 # What a menu offers, and the keywords of a Precision that each stands for.
-PRECISIONS: dict[str, dict[str, str]] = {
+PRECISIONS: dict[str, dict[str, Any]] = {
     "bf16": {"blocks": "bf16"},
     "fp16": {"blocks": "fp16"},
     "fp32": {"blocks": "fp32"},
