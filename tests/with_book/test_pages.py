@@ -14,7 +14,6 @@ from lessonlib.face.exercises.progress import SCHEMA, Progress, class_table, rea
 
 THEMES = ("light", "dark")
 WIDTHS = (360, 800, 1280)
-MOST_BYTES = 1.5e6  # of a chapter's first view
 CHAPTERS = [f"notebooks/{path.stem}" for path in book.notebook_paths()]
 LOOKED_AT = ("index", "notebooks/00_start_here", "notebooks/09_common_questions", "docs/glossary", "api/request")
 
@@ -61,16 +60,6 @@ def test_every_page_is_accessible_fits_and_is_quiet(theme, names, served, page, 
     assert not wrong, "\n".join(f"{name}: {found}" for name, found in wrong.items())
     assert page.said == []
     assert [url for url in page.asked if not url.startswith((served, "data:", "blob:"))] == []
-
-
-def test_the_first_view_of_a_chapter_is_small(served, page):
-    for name in CHAPTERS:
-        opened(page, served, name)
-        found = page.evaluate(
-            """() => [...performance.getEntriesByType('resource'), ...performance.getEntriesByType('navigation')]
-            .reduce((sum, entry) => sum + entry.encodedBodySize, 0)"""
-        )
-        assert 100_000 < found < MOST_BYTES, f"{name}: {found:,} bytes"
 
 
 def test_from_a_folder_nothing_is_missing(site, page):

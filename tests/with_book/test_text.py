@@ -15,6 +15,7 @@ from reading import NOTEBOOKS
 import book
 from chapters import ASKS, LINKS, STANDING, ChapterError, chapter
 from lessonlib.face.exercises.asking import all_exercises, find
+from mathml import font
 from scripts import ScriptError, in_a_function
 from terms import terms
 
@@ -85,6 +86,10 @@ def test_a_chapter_has_the_questions_and_pictures_of_its_notebook(path, site):
         text, exercise = " ".join(element.get_text(" ").split()), find(element["data-key"])
         for part in (exercise.question, *exercise.options.values(), *exercise.hints, exercise.answer.solution):
             assert " ".join(part.split()) in text
+
+
+def test_the_font_of_formulas_is_made_without_a_warning(caplog):
+    assert font()[:4] == b"wOFF" and caplog.records == []
 
 
 def test_every_formula_is_drawn(site):
@@ -169,6 +174,13 @@ def test_a_module_becomes_a_function():
     for line in ('import { a } from "./b.js";', 'export * from "./b.js";'):
         with pytest.raises(ScriptError, match=r"m\.js: a classic script cannot have the line"):
             in_a_function(f"{source}{line}\n", "m.js")
+
+
+def test_code_that_is_no_python_is_shown_as_it_is():
+    sources = ["import math", "%matplotlib inline\nimport math", "!ls", "%%bash\nls", "1 +"]
+    made = chapter("05", new_notebook(cells=[new_code_cell(source) for source in sources])).notebook
+    assert [cell.source for cell in made.cells] == sources
+    assert [cell.metadata.tags for cell in made.cells] == [["hide-input"], [], [], [], []]
 
 
 def test_what_a_page_cannot_show_is_refused():

@@ -180,6 +180,20 @@ def test_what_cannot_work_is_said(own, variables, says):
     assert run.returncode != 0 and says in run.stderr
 
 
+@pytest.mark.parametrize(
+    "variables",
+    [
+        *({"HUB_MEMORY": memory} for memory in ("1G", "1.5G", "1024M", "1T")),
+        *({"HUB_ADDRESS": address} for address in ("http://:8000", "https://room.example", "http://127.0.0.1:80/hub/")),
+        {"HUB_PORT": "1", "HUB_PROXY_PORT": "65535"},
+    ],
+)
+def test_a_setting_that_is_right_is_taken(variables, own):
+    run = config(**own, **variables)
+    assert run.returncode == 0, run.stderr
+    assert all(value in run.stdout for value in variables.values())
+
+
 def test_a_lesson_below_a_closed_home_is_named(tmp_path):
     import hub_env
 
@@ -195,7 +209,7 @@ def test_the_page_names_each_variable_that_can_be_set():
     read = set(re.findall(r"""["'](HUB_\w+)["']""", (DEPLOY / "jupyterhub_config.py").read_text(encoding="utf-8")))
     page = (ROOT / "docs" / "hub.md").read_text(encoding="utf-8")
     rows = set(re.findall(r"`(HUB_\w+)`", "\n".join(re.findall(r"^\| (`HUB_.*?) \|", page, re.MULTILINE))))
-    assert rows == read - {"HUB_PORT", "HUB_PROXY_PORT"}  # those two are of the machine's inside
+    assert rows == read
 
 
 def test_versions_are_exact():
@@ -211,6 +225,10 @@ WRONG = {
     "HUB_ADMIN_PASSWORD": ["x" * 31],
     "HUB_ROOM": ["abc", "0", "-1", "1.5"],
     "HUB_IDLE": ["1h", "0"],
+    "HUB_MEMORY": ["", "lots", "2", "2GB", "-2G", "nanG", "64M", "0G", "2G "],
+    "HUB_ADDRESS": ["", "8000", "localhost:8000", "http://:80000", "http://:abc", "ftp://:8000"],
+    "HUB_PORT": ["", "abc", "0", "70000", "8001", "8000", "²"],
+    "HUB_PROXY_PORT": ["http", "8081"],
     "HUB_LOGIN": ["dummy", ""],
     "HUB_SPAWNER": ["docker"],
     "HUB_PREFIX": ["", "Bad/"],

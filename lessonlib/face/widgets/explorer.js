@@ -127,7 +127,9 @@ const CACHED = whole("a whole number from 0 to 2**53, or an array of them", 0);
 const PLACES = whole("a whole number from 1 to 9.007199255e+15, or an array of them");
 const FLAG = rule("True or False", (value) => typeof value === "boolean");
 const FRACTION = rule("a fraction more than 0 and at most 1", within(SMALLEST, 1));
-const SECONDS = rule("a finite number of seconds, zero or more", within(0, LARGEST));
+const REACHED = rule("a fraction from 1e-09 to 1", within(1e-9, 1));
+const DELAY = rule("a number of seconds from 0 to 1e+09", within(0, 1e9));
+const BYTES_A_SECOND = rule("a number of byte/s from 1 to 1e+30", within(1, 1e30));
 // Refused where a value, in the order given, does not follow its rule: {name: [rule, value]}.
 function check(owner, values) {
   for (const [name, [{ expected, takes, kind }, value]] of Object.entries(values)) {
@@ -427,8 +429,8 @@ class Phase {
 // ---- Deployment: a model on devices, and what their memory holds
 
 const EFFICIENCY = {
-  mfu: FRACTION, mbu: FRACTION, overhead: SECONDS, overlap: FLAG,
-  all_reduce_latency: SECONDS, all_to_all_latency: SECONDS,
+  mfu: REACHED, mbu: REACHED, overhead: DELAY, overlap: FLAG,
+  all_reduce_latency: DELAY, all_to_all_latency: DELAY,
 };
 const GIVEN = { devices: 1, layout: "tensor", link: null, memoryFraction: 0.9, speculation: null };
 const MOST_DEVICES = 1024; // of one group that a remedy may name
@@ -438,7 +440,7 @@ class Deployment {
   constructor(given) {
     Object.assign(this, GIVEN, given, { given });
     const { model, accelerator, devices, layout, link, memoryFraction, precision, efficiency, speculation } = this;
-    const [layouts, bandwidth] = [choice(Object.keys(LAYOUTS)), optional(rate("byte/s"))];
+    const [layouts, bandwidth] = [choice(Object.keys(LAYOUTS)), optional(BYTES_A_SECOND)];
     check("Deployment", { devices: [COUNT, devices], layout: [layouts, layout], link: [bandwidth, link] });
     check("Deployment", { memory_fraction: [FRACTION, memoryFraction] });
     const [name, { peaks }] = [repr(accelerator.name), accelerator];
