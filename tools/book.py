@@ -208,9 +208,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("what", nargs="?", choices=("serve", "archive"), help="and then serve it, or pack it")
     parser.add_argument("--port", type=int, default=8000, help="where to serve it (8000)")
     chosen = parser.parse_args(arguments)
+    from chapters import ChapterError
+    from scripts import ScriptError
+    from terms import GlossaryError
+
     try:
         warnings = build()
-    except BookError as error:
+    except (BookError, ChapterError, GlossaryError, ScriptError) as error:
         print(error, file=sys.stderr)
         return 1
     count = len(list(SITE.rglob("*.html")))

@@ -227,6 +227,15 @@ def test_what_a_page_cannot_show_is_refused():
         chapter("05", new_notebook(cells=[new_code_cell('ask("another")', outputs=[question])]))
 
 
+def test_the_command_says_why_there_is_no_book(monkeypatch, capsys):
+    strange = new_output("display_data", {"application/x-strange": "?"})
+    monkeypatch.setattr(
+        book, "build", lambda: chapter("05", new_notebook(cells=[new_code_cell("1", outputs=[strange])]))
+    )
+    assert book.main([]) == 1
+    assert capsys.readouterr().err.startswith("05: an output has no form that a page shows")
+
+
 def test_links_to_what_the_book_has_not_are_words():
     page = "[a](../data/README.md) [b](../CONTRIBUTING.md) [c](../README.md) [d](01_one_pass_by_hand.ipynb#x) [e](#f)"
     assert book.relinked(page, "notebooks/00_start_here.ipynb") == (
