@@ -1,7 +1,6 @@
 """The numbers beneath each explorer are the library's, printed as it prints them, at its start and elsewhere."""
 
 import re
-from dataclasses import replace
 
 import pytest
 from explorer_models import own_accelerators, own_models
@@ -260,16 +259,17 @@ def test_every_model_and_accelerator_gives_a_picture_or_a_sentence():
     assert drawn > 0.6 * len(asked)
 
 
-ABSURD = {"bandwidth": (1e-300, 1e300), "memory": (1e-300, 1e300), "peaks": (1e-300, 1e300), "link": (1e-300, 1e300)}
+ABSURD = (1e-300, 1, 1e30, 1e300)  # the library itself takes none but those in the middle
 
 
-@pytest.mark.parametrize("name", ABSURD)
+@pytest.mark.parametrize("name", ["bandwidth", "memory", "peaks", "link"])
 def test_an_accelerator_with_absurd_numbers_is_drawn_or_refused_in_words(name):
     """No view throws or hangs, and none shows a number that cannot be read."""
-    device = load_accelerator("h100-sxm")
-    for value in ABSURD[name]:
-        given = dict.fromkeys(device.peaks, value) if name == "peaks" else value
-        data = explorer_data((), [replace(device, name="absurd", **{name: given})])
+    data = explorer_data()
+    (known,) = (one for one in data["accelerators"] if one["name"] == "h100-sxm")
+    for value in ABSURD:
+        given = dict.fromkeys(known["peaks"], value) if name == "peaks" else value
+        data = data | {"accelerators": [known | {"name": "absurd", name: given}]}
         setting = {"accelerator": "absurd", "devices": 2 if name == "link" else 1}
         asked = [{"view": view, "setting": setting} for view in VIEWS]
         found = dict(zip(VIEWS, answers("stills", asked, data), strict=True))
@@ -281,7 +281,7 @@ def test_an_accelerator_with_absurd_numbers_is_drawn_or_refused_in_words(name):
         if (name, value) == ("bandwidth", 1e-300):
             refused = {view for view, one in found.items() if isinstance(one, dict)}
             assert refused == VIEWS.keys() - {"kinds"}
-            assert "too large or too small to be computed or drawn" in found["plane"]["words"]
+            assert "too large or too small to compute or draw" in found["plane"]["words"]
             assert found["plane"] == found["batch"]
 
 

@@ -83,13 +83,15 @@ def test_own_models_and_accelerators_come_first():
     assert explorer.start == {"model": "my model", "accelerator": "my device"}
     assert explorer.data["models"][0]["name"] == "my model"
     assert explorer.data["accelerators"][0]["memory"] == 2e11
+    assert all(f'<option value="{name}">' in explorer.data["panel"] for name in ("my model", "my device"))
 
 
 def test_an_efficiency_of_ones_own_is_one_more_choice():
     explorer = made.explore_growth(efficiency=Efficiency(mfu=0.5, mbu=0.8, overhead=1e-3))
     assert explorer.start == {"efficiency": "given"}
     assert explorer.data["efficiencies"]["given"]["mbu"] == 0.8
-    assert "given" not in made.explore_growth().data["efficiencies"]
+    assert '<option value="given">' in explorer.data["panel"]
+    assert not any("given" in made.explore_growth().data[part] for part in ("efficiencies", "panel"))
 
 
 @pytest.mark.parametrize(

@@ -825,7 +825,7 @@ export function timeline(d, requests, arrivals, options = {}) {
 
 // ---------------------------------------------------------------------------------------------------------------------
 // 2. Views: from a setting to numbers and a picture. Words and plots are data, explorer_views.py; here come values.
-const BEYOND = "A number of this setting is too large or too small to be computed or drawn; choose other values.";
+const BEYOND = "A number is too large or too small to compute or draw; choose another accelerator or other values.";
 const MOST_SHOWN = 1e24; // of any unit
 const FORMATS = {
   count: (value) => commas(Math.round(value)), seconds: formatSeconds, percent: formatPercent, bytes: formatBytes,

@@ -20,6 +20,7 @@ from lessonlib.base.checks import Rule, choice, count, rate
 from lessonlib.base.errors import UnknownNameError, shown
 from lessonlib.face.exercises.asking import STILL
 from lessonlib.face.widgets.asking import WIDGET_VIEW
+from lessonlib.face.widgets.explorer_controls import panel_html
 from lessonlib.face.widgets.explorer_data import explorer_data
 from lessonlib.facts.catalogue import load_accelerator, load_model
 from lessonlib.model.model import Model
@@ -118,6 +119,7 @@ def _explorer(view: str, given: dict[str, Any]) -> Explorer | Still:
         choice(data["precisions"], UnknownNameError)(owner, "precision", start["precision"])
     if isinstance(start.get("efficiency"), Efficiency):
         data["efficiencies"] = data["efficiencies"] | {OWN: asdict(start["efficiency"])}
+        data["panel"] = panel_html(data)  # its menu has one choice more
         start["efficiency"] = OWN
     elif "efficiency" in start:
         names = ("floor", "low", "typical", "high")

@@ -189,13 +189,16 @@ def _numbers(model: Model) -> dict[str, Any]:
     }
 
 
+def _dtypes(precision: Precision, kernel: str) -> list[str]:
+    """What a kernel multiplies in, the best first that a device has; the last is what a device without these lacks."""
+    plain = precision.operand(kernel, ())
+    faster = precision.operand(kernel, (*MULTIPLIED_IN.values(), plain))
+    return [faster, plain, precision.operand(kernel, (OTHER_16_BITS.get(plain, plain),)), plain]
+
+
 def precision_numbers(precision: Precision, smaller: bool = True) -> dict[str, Any]:
-    """Bytes of one number by part, dtypes to multiply in, the best first, and what a `smaller` precision would be."""
+    """Bytes of one number by part, dtypes to multiply in by kernel, and what a `smaller` precision would be."""
     parts = ("blocks", "experts", "head", "embedding", "other", "cache", "index")
-    dtypes = {kernel: [precision.operand(kernel, ())] for kernel in KERNELS}  # on a device that has no other
-    for kernel, (plain,) in dtypes.items():
-        found = (precision.operand(kernel, (*MULTIPLIED_IN.values(), plain)), plain)
-        dtypes[kernel] = [*found, precision.operand(kernel, (OTHER_16_BITS.get(plain, plain),)), plain]
     variants = {words: replace(precision, **change) for words, change in SMALLER.items()} if smaller else {}
     return {
         "bytes": {part: precision.bytes_of(part) for part in parts},
@@ -204,7 +207,7 @@ def precision_numbers(precision: Precision, smaller: bool = True) -> dict[str, A
         "operand": precision.compute_bytes,
         "sent": precision.sent_bytes,
         "dispatched": precision.dispatched_bytes,
-        "operands": dtypes,
+        "operands": {kernel: _dtypes(precision, kernel) for kernel in KERNELS},
         "smaller": {words: precision_numbers(variant, smaller=False) for words, variant in variants.items()},
     }
 
