@@ -61,10 +61,9 @@ class JsonRows:
             self.way = ".".join(inner[0])
             return _inside(self.source, everything, inner[0], self.left_out)
         problem = self._columns(whole)
-        if problem is not None and len(whole) == 1:
-            for rows in _turned(whole[0]):
-                if self._columns(rows) is None:
-                    return ((row, first[0][1]) for row in rows)
+        for rows in _turned(whole[0]) if problem is not None and len(whole) == 1 else ():
+            if self._columns(rows) is None:
+                return ((row, first[0][1]) for row in rows)
         if problem is not None:
             raise InvalidInputError(f"{self.owner}, line {first[0][1]:,}: {problem}")
         return self._exploded(everything)
