@@ -8,15 +8,11 @@ from operator import itemgetter
 
 from lessonlib.base.errors import InvalidInputError, shown
 from lessonlib.facts.traffic.columns import Columns, ColumnsError, find_columns
+from lessonlib.facts.traffic.csv_head import head_of
 from lessonlib.facts.traffic.json_values import FEW, NameTwiceError, Values, object_in
 from lessonlib.facts.traffic.numbers import TAIL, Block, WrongRowsError
 
-DELIMITERS = ",;\t|"
-BLANK = " \t\r\n,;|"  # a line of these alone names no column
 ROWS = 1_000  # in a block: more would leave the processor's cache
-SEPARATOR = re.compile(r'\s*"?#?\s*sep\s*= *(\\t|[^ ])"?[\s,;|]*', re.IGNORECASE)
-TAB = "\t"
-HEAD, HEAD_CHARACTERS = 40, 2**16  # lines, and characters, among which the column names are looked for
 BREAK = re.compile(r"\r\n|\r|\n")
 SPLIT = re.compile(r"(?:^|\n)0\d\d(?:\n|$)")  # a cell that looks like the rest of a number with marks between thousands
 
@@ -26,14 +22,11 @@ class CsvRows:
 
     def __init__(self, owner: str, lines: Iterator[str], blank: int, chosen: Mapping[str, str | None]) -> None:
         self.owner, self.way = owner, ""  # no names lead to the rows
-        self.before = blank
-        self.notes: tuple[str, ...] = ()
-        first, delimiters, lines = self._first(lines, chosen)
+        first, self.delimiter, lines, self.before, self.notes = head_of(owner, lines, blank, chosen)
         empty = f"{owner} is empty; expected a first line of column names and then a line a request."
         if not first:
             raise InvalidInputError(empty)
         self.threes: bool | None = None  # whether each cell behind the first has three digits, in the first block
-        self.delimiter = _delimiter(first, delimiters, chosen)
         self.reader = csv.reader(chain([first], lines), delimiter=self.delimiter, strict=True)
         rows = (cells for block, _ in self._lines(1) for cells in block)
         self.titles = next(filter(any, ([title.strip() for title in cells] for cells in rows)), [])
@@ -48,44 +41,6 @@ class CsvRows:
             self.columns: Columns = find_columns(self.titles, chosen)
         except ColumnsError as problem:
             self.problem = f"{self.where}: {problem}"
-
-    def _first(self, lines: Iterator[str], chosen: Mapping[str, str | None]) -> tuple[str, str, Iterator[str]]:
-        """The line of column names, the delimiters that it may have, and the lines behind it.
-
-        It is the first one that is not blank, unless one further down names the columns that are needed: what a
-        spreadsheet has above its table is skipped.
-        """
-        delimiters, seen, first, looked = DELIMITERS, list[str](), None, 0
-        for line in lines:
-            separator = SEPARATOR.fullmatch(line)
-            if separator and (looked == 0 or seen[-1].lstrip()[:1] == "#"):
-                delimiters = TAB if separator[1] == r"\t" else separator[1]
-                if delimiters not in DELIMITERS:
-                    raise InvalidInputError(
-                        f"{self.owner}, line {self.before + len(seen) + 1}: sep= names {shown(delimiters)}; expected a "
-                        "comma, a semicolon, a tab or a bar."
-                    )
-            elif line.strip(BLANK):
-                first = len(seen) if first is None else first
-                looked += 1
-                whole = sum(above.count('"') for above in seen[first:]) % 2 == 0  # else it is the rest of a row
-                if whole and any(_works(line, delimiter, chosen) for delimiter in delimiters):
-                    self._skip(seen[first:])
-                    first = len(seen)
-                    looked = HEAD
-            seen.append(line)
-            if looked >= HEAD or (first is not None and sum(map(len, seen)) > HEAD_CHARACTERS):
-                break
-        if first is None:
-            self.before += len(seen)
-            return "", delimiters, lines
-        self.before += first
-        return seen[first], delimiters, chain(seen[first + 1 :], lines)
-
-    def _skip(self, above: Sequence[str]) -> None:
-        """Say what stands above the line of column names."""
-        if skipped := sum(bool(line.strip(BLANK)) and not SEPARATOR.fullmatch(line) for line in above):
-            self.notes = (f"Not read: {skipped:,} lines above the line of column names.",)
 
     def _lines(self, most: int) -> Iterator[tuple[list[list[str]], int]]:
         """Blocks of rows as the reader gives them, blank lines as empty rows; and the line on which each begins."""
@@ -189,28 +144,6 @@ def _of_three_digits(cells: Sequence[str]) -> bool:
 def _height(cells: Sequence[str]) -> int:
     """How many lines a row takes."""
     return 1 + sum(len(BREAK.findall(cell)) for cell in cells)
-
-
-def _delimiter(line: str, delimiters: str, chosen: Mapping[str, str | None]) -> str:
-    """The one by which the line names the columns that are needed; else the one that parts it into the most fields."""
-    working = (delimiter for delimiter in delimiters if _works(line, delimiter, chosen))
-    return next(working, max(delimiters, key=lambda delimiter: len(_fields(line, delimiter))))
-
-
-def _fields(line: str, delimiter: str) -> list[str]:
-    try:
-        return [title.strip() for title in next(csv.reader([line], delimiter=delimiter))]
-    except (csv.Error, StopIteration, TypeError):
-        return [line] * (line.count(delimiter) + 1)
-
-
-def _works(line: str, delimiter: str, chosen: Mapping[str, str | None]) -> bool:
-    """Whether the line names the columns that are needed, parted so."""
-    try:
-        find_columns(_fields(line, delimiter), chosen)
-    except ColumnsError:
-        return False
-    return True
 
 
 def _csv_problem(error: str) -> str:

@@ -59,33 +59,25 @@ class JsonRows:
         if inner:
             self._columns(groups[inner[0]])
             self.way = ".".join(inner[0])
-            return self._inside(everything, inner[0])
+            return _inside(self.source, everything, inner[0], self.left_out)
         problem = self._columns(whole)
-        if problem is not None and len(whole) == 1:
-            for rows in _turned(whole[0]):
-                if self._columns(rows) is None:
-                    return ((row, first[0][1]) for row in rows)
+        for rows in _turned(whole[0]) if problem is not None and len(whole) == 1 else ():
+            if self._columns(rows) is None:
+                return ((row, first[0][1]) for row in rows)
         if problem is not None:
             raise InvalidInputError(f"{self.owner}, line {first[0][1]:,}: {problem}")
         return self._exploded(everything)
 
     def _columns(self, rows: Sequence[Any]) -> ColumnsError | None:
         """Find the columns of these rows, else those of the objects that texts in them hold; or say why not."""
-        problem = self._columns_in([row for row in rows if isinstance(row, dict)], _unpacked)
-        if problem is not None and any(map(_holds_texts, rows)):
-            return self._columns_in([row for row in rows if isinstance(row, dict)], _unpacked_texts) and problem
-        return problem
+        objects = [row for row in rows if isinstance(row, dict)]
+        problem = self._columns_in(objects, _unpacked)
+        texts = problem is not None and any(map(_holds_texts, objects))
+        return self._columns_in(objects, _unpacked_texts) and problem if texts else problem
 
     def _columns_in(self, rows: Sequence[dict[str, Any]], unpacked: Callable[[Any], Any]) -> ColumnsError | None:
-        paths: dict[Path, None] = {}
-        for row in rows:
-            paths |= dict.fromkeys(_leaves(unpacked(row)))
-        for path in list(paths):  # what an error is, is seen whole
-            paths |= {
-                path[:depth]: None for depth in range(1, len(path)) if FAILED.get(plain(path[depth - 1])) == "problem"
-            }
         try:
-            self._name(list(paths))
+            self._name(_paths(map(unpacked, rows)))
         except ColumnsError as problem:
             return problem
         watched = [self.paths[place] for place in (*self.columns.places.values(), *self.columns.failed)]
@@ -120,16 +112,6 @@ class JsonRows:
                 names = ", ".join(shown(".".join(path)) for path in sorted(new))
                 self.source.refuse(line, f"new names, {names}, change what the others mean; part the log here")
         self.names |= keys
-
-    def _inside(self, values: Iterable[tuple[Any, int]], path: Path) -> Values:
-        for value, line in values:
-            for holder in _follow(value, path[:-1]):
-                rows = holder.get(path[-1])
-                yield from ((self.source.object(row, line), line) for row in rows) if isinstance(rows, list) else ()
-                for key in holder.keys() & WITHOUT:
-                    if isinstance(holder[key], list):
-                        reason = f"listed as {key}"
-                        self.left_out[reason] = self.left_out.get(reason, 0) + len(holder[key])
 
     def _exploded(self, values: Values) -> Values:
         """The values as they are, or the rows that their lists make."""
@@ -168,6 +150,29 @@ class JsonRows:
         columns = self.columns
         named = () if columns.named is None else (columns.named,)
         return {0, len(self.titles) - 1, *columns.places.values(), *columns.failed, *columns.many, *named}
+
+
+def _inside(source: JsonValues, values: Values, path: Path, left_out: dict[str, int]) -> Values:
+    """The requests of the lists at a path; those of lists beside them that did not end are counted in `left_out`."""
+    for value, line in values:
+        for holder in _follow(value, path[:-1]):
+            rows = holder.get(path[-1])
+            yield from ((source.object(row, line), line) for row in rows) if isinstance(rows, list) else ()
+            for key in holder.keys() & WITHOUT:
+                if isinstance(holder[key], list):
+                    reason = f"listed as {key}"
+                    left_out[reason] = left_out.get(reason, 0) + len(holder[key])
+
+
+def _paths(rows: Iterable[Mapping[str, Any]]) -> list[Path]:
+    """The paths of these rows, each once; and those to what an error is, which is seen whole."""
+    paths: dict[Path, None] = {}
+    for row in rows:
+        paths |= dict.fromkeys(_leaves(row))
+    for path in list(paths):
+        whole = (depth for depth in range(1, len(path)) if FAILED.get(plain(path[depth - 1])) == "problem")
+        paths |= {path[:depth]: None for depth in whole}
+    return list(paths)
 
 
 def _leaves(row: Mapping[str, Any], before: Path = ()) -> Iterator[Path]:
