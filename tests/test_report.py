@@ -17,16 +17,19 @@ from lessonlib.base.errors import DoesNotFitError, InvalidInputError
 from lessonlib.base.units import format_percent, format_seconds
 from lessonlib.face.figures.traffic_panels import traffic_panels
 from lessonlib.face.report.report import hourly_price, traffic_report
-from lessonlib.facts.catalogue import load_model
+from lessonlib.face.report.sections import typical_of
+from lessonlib.facts.catalogue import load_accelerator, load_model
 from lessonlib.facts.own_traffic import OwnTraffic, read_traffic
 from lessonlib.measured.efficiency import typical_efficiency
+from lessonlib.model.draft import FREE_DRAFTS
+from lessonlib.model.precision import Precision
 from lessonlib.policy.estimates import chi, omega, rho
 from lessonlib.policy.full_server import memory_batch
 from lessonlib.policy.mix import price
 from lessonlib.policy.ranking import rank_levers
 from lessonlib.request.request import Request
 from lessonlib.time.accelerator import Accelerator
-from lessonlib.time.deployment import Efficiency
+from lessonlib.time.deployment import Deployment, Efficiency, Speculation
 
 NASTY = "<script>alert(1)</script><img src=x onerror=alert(1)>\"'|`*_[a](javascript:x)$x$\n# b"
 
@@ -351,3 +354,51 @@ def test_models_of_other_kinds_have_reports():
         assert "<table" in traffic_report(machine, traffic, 3)._repr_html_()
     one = read_traffic("prompt_tokens,output_tokens\n100,1\n")
     assert "undefined" in traffic_report(server(), one)._repr_markdown_()
+
+
+def of_lengths(prompt, output, cached=0):
+    prompt, output, cached = np.broadcast_arrays(*(np.atleast_1d(value) for value in (prompt, output, cached)))
+    return OwnTraffic("lengths", prompt, output, cached)
+
+
+@pytest.mark.parametrize("draft", ["free", "model"])
+def test_a_report_on_drafts_says_so_and_gives_no_limits_of_steps_without_them(draft):
+    """Free drafts were priced without a word, and chi spoke of steps that emit one token."""
+    model = gqa_model()
+    speculation = Speculation(3, 0.7, FREE_DRAFTS if draft == "free" else model)
+    report = traffic_report(server(model, speculation=speculation), of_lengths([100, 300], [50, 2000]))
+    page = report.markdown("x.png")
+    assert "Speculation: 3 drafted tokens, acceptance 0.7" in page
+    assert ("a limit that no draft reaches" in page) == (draft == "free")
+    facts = dict(report.sections[1].lines)
+    assert "chi" not in facts and "omega" not in facts and "chi by your requests" not in page
+    without = traffic_report(server(model), of_lengths([100, 300], [50, 2000]))
+    assert "chi" in dict(without.sections[1].lines) and "Speculation" not in without.markdown("x.png")
+    assert not any("free" in one.name for one in rank_levers(server(model), Request([100, 300], [50, 2000]), 2))
+
+
+def test_where_attention_computes_longer_than_it_reads_chi_promises_nothing():
+    """An L40S, fp8: long prompts, one at a time, spend most of the GPU clock on attention that is bound by compute."""
+    deployment = Deployment(load_model("qwen2.5-1.5b"), load_accelerator("l40s"), Precision("fp8"))
+    report = traffic_report(deployment, of_lengths([30_000, 32_000], 20, [27_000, 28_800]), batch=1)
+    facts = dict(report.sections[1].lines)
+    assert facts["What binds"].startswith("compute, in 'prefill: attention'")
+    assert chi(deployment, report.traffic.request, mix=True) > 1
+    assert "no batch makes" not in facts["chi"] and "chi says nothing" in facts["chi"]
+
+
+def test_omega_says_no_more_weights_than_caches_where_a_step_moves_more_of_these():
+    """A mixture of experts at a small batch reads few of its weights."""
+    machine = {"accelerator": load_accelerator("rtx-5090"), "devices": 2, "link": 6.4e10}
+    deployment = Deployment(load_model("qwen3-next-80b-a3b"), precision=Precision("int4"), **machine)
+    for prompt, batch, more_weights in ((150_000, 1, False), (20_000, 2, True)):
+        report = traffic_report(deployment, of_lengths([prompt, prompt], 2000), batch=batch)
+        decode, said = report.full.decode, dict(report.sections[1].lines)["omega"]
+        assert "Memory is full before" in said
+        assert ("more weights than caches" in said) == more_weights == (decode.linear.bytes > decode.attention.bytes)
+
+
+def test_a_latency_of_either_collective_leaves_the_floor_the_floor():
+    for name in ("all_reduce_latency", "all_to_all_latency"):
+        assert typical_of(server(efficiency=Efficiency(**{name: 1e-6}))) is not None
+    assert typical_of(server(efficiency=Efficiency(mfu=0.5))) is None

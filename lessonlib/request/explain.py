@@ -118,15 +118,21 @@ def assumptions(cost: Any) -> tuple[str, ...]:
             )
     if deployment.prefill_chunk is not None:
         lines.append(f"Prefill in chunks of {deployment.prefill_chunk:,} tokens, each of which streams all weights.")
-    if (speculation := deployment.speculation) is not None:
-        draft = "free drafts, a limit that no draft reaches"
-        if speculation.drafter is not None:
-            draft = f"draft {speculation.drafter.name}, whose own prefill is in the prefill"
-        lines.append(
-            f"Speculation: {speculation.draft_tokens} drafted tokens, acceptance {speculation.acceptance:g}, {draft}; "
-            "each round at the answer's mean context."
-        )
+    lines += speculation_in_words(deployment)
     return tuple(map(printable, lines))
+
+
+def speculation_in_words(deployment: Deployment) -> tuple[str, ...]:
+    """What drafts, and how much of it is accepted; nothing without speculation."""
+    if (speculation := deployment.speculation) is None:
+        return ()
+    draft = "free drafts, a limit that no draft reaches"
+    if speculation.drafter is not None:
+        draft = f"draft {speculation.drafter.name}, whose own prefill is in the prefill"
+    return (
+        f"Speculation: {speculation.draft_tokens} drafted tokens, acceptance {speculation.acceptance:g}, {draft}; "
+        "each round at the answer's mean context.",
+    )
 
 
 def _rows(cost: Any) -> list[tuple[str, ...]]:

@@ -18,9 +18,9 @@ from lessonlib.policy.estimates import RHO_OF_FIVE_PERCENT, chi, omega, rho, rid
 from lessonlib.policy.full_server import mean_slot_bytes
 from lessonlib.policy.mix import TrafficCost, price
 from lessonlib.policy.ranking import Ranked
-from lessonlib.request.explain import peaks_in_words
+from lessonlib.request.explain import peaks_in_words, speculation_in_words
 from lessonlib.request.request import Request
-from lessonlib.time.deployment import Deployment, Efficiency
+from lessonlib.time.deployment import LATENCIES, Deployment, Efficiency
 
 DOTS = 2500  # requests drawn as dots
 MOST_NAMES = 3  # of columns or keys that are listed
@@ -52,6 +52,11 @@ class Found:
         """All requests as one of as many tokens: rho and the roof batch of it are those of the whole."""
         of = self.request
         return Request(int(np.sum(of.prompt)), int(np.sum(of.output)), int(np.sum(of.cached)))
+
+    @property
+    def has_limits(self) -> bool:
+        """Whether chi and omega speak of it: they are of a cache that grows, and of steps that emit one token."""
+        return bool(self.deployment.cache_bytes_per_token) and self.deployment.speculation is None
 
     @cached_property
     def columns(self) -> dict[str, TrafficCost]:
@@ -131,17 +136,25 @@ def _verdict(found: Found) -> list[Section]:
 
 
 def _limits(found: Found) -> list[tuple[str, str]]:
-    """chi and omega of the mix, and what they say. A model without a growing cache has neither."""
-    if not found.deployment.cache_bytes_per_token:
+    """chi and omega of the mix, and what they say. A model without a growing cache has neither, nor has speculation."""
+    if not found.has_limits:
         return []
     reads, full = (of(found.deployment, found.request, mix=True) for of in (chi, omega))
+    part, _, bound = _bindings(found.full)[0]
+    decode = found.full.decode
+    attention = decode.attention.bound == "compute" or (part.endswith("attention") and bound == "compute")
+    more_weights = reads <= full and decode.linear.bytes >= decode.attention.bytes
     return [
         (
             "chi",
             f"{reads:.3g}. "
             + (
-                "A token's cache takes longer to read than its linear layers to compute: no batch makes a pass compute "
-                "bound."
+                "A token's cache takes longer to read than its linear layers to compute"
+                + (
+                    "; of attention that computes longer than it reads, as here, chi says nothing."
+                    if attention
+                    else ": no batch makes a pass compute bound."
+                )
                 if reads > 1
                 else "A token's linear layers take longer to compute than its cache to read: a large batch makes a "
                 "pass mostly compute bound."
@@ -152,7 +165,7 @@ def _limits(found: Found) -> list[tuple[str, str]]:
             f"{full:.3g}. "
             + (
                 "Memory is full before the linear layers turn compute bound"
-                + (", and a step reads more weights than caches, for these have less of it." if reads <= full else ".")
+                + (", and a step reads more weights than caches, for these have less of it." if more_weights else ".")
                 if full > 1
                 else "Memory holds a batch at which the linear layers of passes with prompts mixed in turn compute "
                 + ("bound; a pass spends more time reading caches all the same." if reads > 1 else "bound.")
@@ -248,7 +261,7 @@ def _memory(found: Found) -> Section:
         ("ridge, tokens in a pass", f"{ridge_tokens(deployment):,.0f}"),
         ("roof batch of the linear layers, prefill mixed in", f"{roof_batch(deployment, request, mix=True):,.0f}"),
     ]
-    if deployment.cache_bytes_per_token:
+    if found.has_limits:
         for name, of in (("chi", chi), ("omega", omega)):
             rows.append((f"{name} by your requests", f"{of(deployment, request, mix=True):.3g}"))
             rows.append((f"{name} by their mean", f"{of(deployment, found.traffic.mean):.3g}"))
@@ -273,10 +286,16 @@ def _levers(found: Found) -> list[Section]:
     ]
 
 
+def is_given(efficiency: Efficiency) -> bool:
+    """Whether it is other than the floor, whatever the latencies of collectives are."""
+    latencies = {name: getattr(efficiency, name) for name in LATENCIES.values()}
+    return efficiency != Efficiency(**latencies)
+
+
 def typical_of(deployment: Deployment) -> Efficiency | None:
     """The middle of what published measurements reached on such a device; None where the efficiency was given, or the
     device is not the catalogue's."""
-    given = deployment.efficiency != Efficiency(all_reduce_latency=deployment.efficiency.all_reduce_latency)
+    given = is_given(deployment.efficiency)
     accelerator = deployment.accelerator
     known = accelerator.name in accelerator_names() and _same_rates(accelerator, load_accelerator(accelerator.name))
     return typical_efficiency(accelerator.name).middle if known and not given else None
@@ -290,7 +309,7 @@ def _trust(found: Found) -> list[Section]:
         floor = f"Of {len(places)} levers {sum(places)} keep their place between the floor and typical efficiency."
     heading, table = Section("heading", ["How far to trust it"]), []
     known = accelerator.name in accelerator_names() and _same_rates(accelerator, load_accelerator(accelerator.name))
-    if deployment.efficiency != Efficiency(all_reduce_latency=deployment.efficiency.all_reduce_latency):
+    if is_given(deployment.efficiency):
         lines = [f"The times use the efficiency that you gave, as stated above. {floor}"]
     elif not known:
         lines = [
@@ -358,6 +377,9 @@ def _assumptions(found: Found) -> list[Section]:
         "Not counted: activations, dequantisation, sampling, idle time, retries. Levers: quality and effort are not "
         "asked.",
     ]
+    lines += speculation_in_words(deployment)
+    if deployment.speculation is not None:
+        lines.append("rho and the roof batch are of steps without drafts; chi and omega, which are too, are left out.")
     if deployment.model.expert_kinds:
         lines.append("Experts are drawn uniformly; a pass reads the expected number of distinct ones.")
     if deployment.model.defaults_used:
