@@ -90,10 +90,10 @@ def test_a_file_that_is_refused_changes_nothing(form):
 @pytest.mark.parametrize(
     "values, says",
     [
-        ({"batch": "many"}, "Requests at a time: got &#x27;many&#x27;; expected a whole number"),
+        ({"batch": "many"}, "Requests at a time: got &#x27;many&#x27;;"),
         ({"batch": "1000000"}, "memory holds"),
-        ({"batch": "0"}, "batch is 0; expected a whole number of at least 1"),
-        ({"price": "free"}, "expected a number with a decimal point and a currency"),
+        ({"batch": "0"}, "batch is 0;"),
+        ({"price": "free"}, "such as 2.50 USD"),
         ({"price": "0 USD"}, "price_per_hour is 0.0"),
         ({"model": "llama-3.1-405b"}, "weights"),
     ],

@@ -421,7 +421,7 @@ def test_the_name_of_max_tokens_may_be_said(base):
         assert timed(f"{base}/good", max_tokens_field=name).conditions["max_tokens_field"] == name
         assert all(name in body for _, body in Handler.bodies) and len(Handler.bodies) == 3
     assert timed(f"{base}/good").conditions["max_tokens_field"] == "max_tokens"
-    with pytest.raises(InvalidInputError, match="max_tokens_field is 'n'; expected one of max_tokens, max_comp"):
+    with pytest.raises(InvalidInputError, match="max_tokens_field is 'n'"):
         timed(f"{base}/good", max_tokens_field="n")
 
 

@@ -220,7 +220,7 @@ REFUSED = {
     "two lists": (json.dumps({"a": [GOOD], "b": [GOOD]}), r"2 lists may hold the requests \('a', 'b'\)"),
     "a dotted name twice": (lines({"u.prompt_tokens": 1, "u": GOOD}), "2 columns may hold the prompt tokens"),
     "1,500 names": (lines({**{f"c{n}": n for n in range(1500)}, **GOOD}), "1,502 columns"),
-    "an unknown separator": ("sep=x\nprompt_tokensxoutput_tokens\n1x2\n", "sep= names 'x'; expected a comma"),
+    "an unknown separator": ("sep=x\nprompt_tokensxoutput_tokens\n1x2\n", "sep= names 'x';"),
     "a separator alone": ("sep=;\n", "is empty"),
     "a long first line": (b"a" * (2**22 + 1), "over 4,194,304 characters"),
     "cut gzip": (gzip.compress(b"prompt_tokens,output_tokens\n" + b"1,2\n" * 9)[:-9], "cannot be unpacked whole"),
@@ -370,12 +370,12 @@ def test_objects_in_the_cells_of_a_table_are_unpacked_and_rows_keep_their_lines(
     assert "1 of 3 rows, without token counts" in str(traffic)
     wrong = USAGE[: USAGE.index("3;;")] + '3;"{""prompt_tokens"": 1, ""completion_tokens"": ""x""}";'
     for text, says in {
-        USAGE.replace("3;;", "3;{cut;"): r"line 7: 'usage' is '{cut'; expected a whole JSON object, or nothing",
+        USAGE.replace("3;;", "3;{cut;"): r"line 7: 'usage' is '{cut'; .*a whole JSON object",
         wrong: r"Line 7 \(row 3\), column 'usage.completion_tokens': 'x' is not a number",
         'id,usage\n1,"{""a"": 1}"\n': r"line 2: no column is known .*; choose one of 'id', 'usage.a' with",
         'id,usage\n1,"{""prompt_tokens"": 1, ""completion_tokens"": 3}"\n1,2,3\n': "line 3 has 3 fields, the line of",
         'id,usage\n1,"{""prompt_tokens"": 1, ""completion_tokens"": 3}"\n1,"2\n",3\n': "line 3 has 3 fields",
-        lines({"a": {"usage": GOOD}}, {"a": '{"usage'}): r"line 2: 'a' is '{\"usage'; expected a whole",
+        lines({"a": {"usage": GOOD}}, {"a": '{"usage'}): r"line 2: 'a' is '{\"usage'; ",
         'id,note\n1,"a {"\n': "line 1: no column is known",
         'id,usage,usage\n1,"{""prompt_tokens"": 1, ""completion_tokens"": 3}",2\n': "line 1: no column is known",
     }.items():
