@@ -10,6 +10,7 @@ from helpers import (
     deepseek_v3,
     deployments,
     device,
+    examples,
     gpt_oss,
     h100,
     qwen3_30b_a3b,
@@ -17,7 +18,7 @@ from helpers import (
     refuses,
     server,
 )
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from token_by_token import (
     TIGHT,
@@ -44,7 +45,7 @@ from lessonlib.time.deployment import Deployment, Efficiency, Speculation
 from lessonlib.time.roofline import pass_cost
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(
     deployments(),
     st.integers(0, 2**32),

@@ -11,8 +11,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from helpers import refuses
-from hypothesis import given, settings
+from helpers import examples, refuses
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lessonlib.base.errors import InvalidInputError, LessonError, UnsupportedModelError
@@ -690,7 +690,7 @@ values = st.recursive(
 SOME_KEYS = sorted({key for config in ALL_CONFIGS for key in config})
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(data=st.data())
 def test_no_value_raises_anything_but_our_errors(data):
     config = dict(data.draw(st.sampled_from(ALL_CONFIGS)))
