@@ -96,7 +96,7 @@ def tiny(tokens, mixers="full", **efficiency):
 
 @pytest.mark.parametrize("prefill", POLICIES)
 @pytest.mark.parametrize("mixers", MIXERS)
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 6))])
 def test_longer_requests_with_preemptions_are_the_token_by_token_server(mixers, prefill, seed):
     block, watermark, budget = (1, 7, 16)[seed % 3], (0.0, 0.05)[seed % 2], (None, 48, 9)[seed % 3]
     budget = budget if prefill == "chunked" else None
