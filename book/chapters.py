@@ -15,6 +15,7 @@ from html import escape
 
 from nbformat import NotebookNode
 
+from cell_code import CellError, parsed
 from lessonlib.face.exercises.asking import exported
 
 ASKED = re.compile(r'\bcheck\("([\w-]+)"')
@@ -75,7 +76,7 @@ def _cells(notebook: NotebookNode, made: Chapter) -> Iterator[NotebookNode]:
         found = NotebookNode(cell.copy())
         if cell.cell_type == "code":
             tags = [tag for tag in cell.metadata.get("tags", ()) if tag == "hide-output"]
-            found.metadata = NotebookNode(tags=[*tags, *_tags_of_code(cell.source)])
+            found.metadata = NotebookNode(tags=[*tags, *_tags_of_code(cell.source, made.name)])
             found.outputs = list(_outputs(cell, made))
         else:
             found.source = LINKS.sub("", cell.source).rstrip()
@@ -84,11 +85,14 @@ def _cells(notebook: NotebookNode, made: Chapter) -> Iterator[NotebookNode]:
         yield found
 
 
-def _tags_of_code(source: str) -> list[str]:
+def _tags_of_code(source: str, where: str) -> list[str]:
     """What happens to the code: a cell that only asks or counts shows none, one that only imports folds it."""
     if ASKS.fullmatch(source) or STANDING.fullmatch(source):
         return ["remove-input"]
-    body = ast.parse(source).body
+    try:
+        body = parsed(source, where).body
+    except CellError:  # one that is there to fail, as it shows by its output
+        return []
     return ["hide-input"] if body and all(isinstance(line, ast.Import | ast.ImportFrom) for line in body) else []
 
 

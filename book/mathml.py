@@ -52,6 +52,7 @@ def mathml(formula: str, block: bool) -> str:
 def font() -> bytes:
     """The part of the font that formulas need, with what makes its brackets grow, as WOFF."""
     options = subset.Options(flavor="woff", layout_features=[], notdef_outline=True, name_IDs=[0, 1, 2, 13, 14])
+    options.drop_tables = [*options.drop_tables, "FFTM"]  # when it was made, by which program; else a warning
     with subset.load_font(str(FONT), options) as loaded, io.BytesIO() as file:
         chosen = subset.Subsetter(options)
         chosen.populate(unicodes=[*LETTERS, *SIGNS])

@@ -1,7 +1,7 @@
 // What explorer.js answers to the cases of tests/explorer_cases.py: values by name, or why it refuses.
 
-const PHASE = ["seconds", "flops", "bytes", "communication", "overhead", "passes"];
-const SUMS = ["flops", "weights", "cacheRead", "cacheWrite", "state", "computeSeconds", "memorySeconds", "seconds"];
+const PHASE = ["seconds", "flops", "communication", "overhead", "passes"];
+const SUMS = ["flops", "weights", "cacheRead", "cacheWrite", "state", "computeSeconds", "memorySeconds", "seconds", "bytes"];
 
 // Numbers that JSON does not have, as words.
 export const decoded = (text) => JSON.parse(text, (_, value) => ({ "#nan": NaN, "#inf": Infinity, "#-inf": -Infinity })[value] ?? value);
@@ -10,15 +10,11 @@ export const encoded = (value) =>
 
 const pick = (from, names) => Object.fromEntries(names.map((name) => [name, from[name]]));
 
-function phase(one) {
-  const roofs = Object.entries(one.roofs).map(([part, roof]) => [part, pick(roof, [...SUMS, "bound", "intensity"])]);
-  const parts = Object.fromEntries(["linear", "attention"].map((name) => [name, pick(one[name], ["flops", "bytes", "seconds"])]));
-  return { ...pick(one, PHASE), ...parts, roofs: Object.fromEntries(roofs) };
-}
+const phase = (one) => ({ ...pick(one, PHASE), linear: pick(one.linear, SUMS), attention: pick(one.attention, SUMS) });
 
 function cost(X, deployment, request, batch) {
   const found = X.requestCost(deployment, request, batch);
-  const names = ["ttft", "seconds", "undisturbed", "tpot", "decodeShare", "flops", "bytes"];
+  const names = ["ttft", "seconds", "undisturbed", "tpot", "decodeShare", "flops"];
   return { ...pick(found, names), prefill: phase(found.prefill), decode: phase(found.decode) };
 }
 
@@ -46,10 +42,6 @@ const QUESTIONS = {
   estimates: (X, d, r, one) => ({ rho: X.rho(d, r, one.batch), chi: X.chi(d, r), roof: X.roofBatch(d, r), ridge: X.ridgeTokens(d) }),
   omega: (X, d, r) => X.omega(d, r),
   even: (X, d, r, one) => X.breakEvenOutput(d, r.prompt, one.batch, one.share),
-  faster: (X, d, r, one) => {
-    const { prefill, decode } = X.requestCost(d, r, one.batch);
-    return X.fasterPrefill(prefill.seconds, decode.seconds, one.k);
-  },
   tokens: (X, d, r, one) => X.outputTokenInPromptTokens(d, r, one.batch, one.prefill),
   price: (X, d, r, one) => X.priceOfRequest(d, r, one.batch, one.dollars),
   levers: (X, d, r, one) =>
@@ -84,8 +76,8 @@ function answer(X, data, one) {
 function served(X, data, { requests, arrivals, options, ...settings }) {
   const found = attempt(X, () => X.timeline(X.deploymentOf(data, settings), requests, arrivals, options));
   if (found.refused) return found;
-  const names = ["admitted", "firstToken", "finish", "preemptions", "outputTokens", "end", "ended", "seconds"];
-  return { ...pick(found, names), mostRunning: Math.max(...found.occupancy.running) };
+  const names = ["firstToken", "finish", "preemptions", "end", "seconds"];
+  return { ...pick(found, names), mostRunning: found.peakRunning, mostWaiting: Math.max(...found.occupancy.waiting) };
 }
 
 const FORMATS = {
@@ -104,7 +96,7 @@ const FORMATS = {
 export function answers(X, { kind, data, asked }) {
   if (kind === "cases") return asked.map((one) => answer(X, data, one));
   if (kind === "views") {
-    const numbers = ({ view, setting }) => X.VIEWS[view].compute(data, X.settingOf(view, setting)).numbers;
+    const numbers = ({ view, setting }) => X.shown(data, view, X.settingOf(data, view, setting)).numbers;
     return asked.map((one) => attempt(X, () => numbers(one)));
   }
   if (kind === "stills") return asked.map(({ view, setting }) => attempt(X, () => X.still(data, view, setting)));

@@ -5,6 +5,7 @@ others are refused by what they are: too large, too long, heads that do not divi
 """
 
 import math
+from dataclasses import replace
 from functools import cache
 from random import Random
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 from explorer_models import own_accelerators, own_models
 
 from lessonlib import LessonError
-from lessonlib.face.widgets.explorer_data import PRECISIONS, explorer_data
+from lessonlib.face.widgets.explorer_data import PRECISIONS, accelerator_numbers, explorer_data, precision_numbers
 from lessonlib.facts.catalogue import accelerator_names, load_accelerator, load_model, model_names
 from lessonlib.measured.efficiency import typical_efficiency
 from lessonlib.model.attention import ChunkedAttention, MultiHeadLatentAttention
@@ -25,7 +26,7 @@ from lessonlib.policy.cache import answer_traffic, cache_by_kind, span_where_cac
 from lessonlib.policy.estimates import chi, omega, rho, ridge_tokens, roof_batch
 from lessonlib.policy.full_server import at_latency, memory_batch, steady_state
 from lessonlib.policy.ranking import rank_levers
-from lessonlib.policy.sensitivity import break_even_output, faster_prefill
+from lessonlib.policy.sensitivity import break_even_output
 from lessonlib.request.cost import request_cost
 from lessonlib.request.request import Request
 from lessonlib.time.accelerator import Accelerator
@@ -35,7 +36,6 @@ SEED = 20_261_201
 MOST_DRAWN = 2**20
 NO_COUNT = (0, -1, 1.5, math.nan, math.inf, True, "128", None, 2.0**60)
 NO_FRACTION = (0, -0.5, 1.2, math.nan, math.inf, True, "0.9", None)
-NO_SECONDS = (-1e-3, math.nan, math.inf, True, "it's", None)
 BAD: dict[str, tuple[Any, ...]] = {
     "prompt": NO_COUNT,
     "output": NO_COUNT,
@@ -43,29 +43,20 @@ BAD: dict[str, tuple[Any, ...]] = {
     "batch": (*NO_COUNT[:7], 2.0**60),
     "devices": (*NO_COUNT[:-1], 2.0**60, 1000),
     "layout": ("ring", "", True, 3),
-    "link": (0, -64, math.nan, math.inf, "fast"),
     "memoryFraction": NO_FRACTION,
-    "precision": ("int3", {"blocks": 16}, {"cache": "int3"}, {"experts": "fp4"}, {"compute": ""}, {"head": "99 bits"}),
-    "efficiency mfu": NO_FRACTION,
-    "efficiency mbu": NO_FRACTION,
-    "efficiency overhead": NO_SECONDS,
-    "efficiency overlap": (0, 0.5, "yes", None),
-    "efficiency all_reduce_latency": NO_SECONDS,
-    "efficiency all_to_all_latency": NO_SECONDS,
     "position": (*NO_COUNT[:7], 10**6),
     "tpot": (0, -1, math.nan, math.inf, True, "1", 1e-9, 1e-7),
     "mixed": (0, "yes", 1.5),
     "together": (1, None),
     "share": NO_FRACTION,
-    "k": (0, -2, math.nan, True, "2"),
     "prefill": NO_COUNT,
     "dollars": (0, -1, math.nan, math.inf, True, "2"),
 }
 ASKED_BY = {
     "position": "step", "together": "step", "tpot": "latency", "mixed": "full", "share": "even",
-    "k": "faster", "prefill": "tokens", "dollars": "price", "batch": "cost",
+    "prefill": "tokens", "dollars": "price", "batch": "cost",
 }  # fmt: skip
-ALSO = ("full", "latency", "step", "traffic", "span", "estimates", "omega", "even", "faster", "tokens", "price", "fits")
+ALSO = ("full", "latency", "step", "traffic", "span", "estimates", "omega", "even", "tokens", "price", "fits")
 
 
 def kinds_of(model: Model) -> set[str]:
@@ -165,7 +156,6 @@ def case(random: Random, number: int) -> dict[str, Any]:
         "tpot": random.choice([0.005, 0.02, 0.05, 0.2, 2.0]),
         "mixed": random.random() < 0.4,
         "share": random.choice([0.01, 0.05, 0.5, 1]),
-        "k": random.choice([1, 2, 10, 1.5, math.inf]),
         "prefill": random.choice([1, 100, 1024, 8000]),
         "dollars": random.choice([0.5, 2, 3]),
         "thorough": number % 10 == 0,  # most often the first refusal ends a case: each goes through all devices
@@ -199,12 +189,7 @@ def smaller(random: Random, one: dict[str, Any]) -> dict[str, Any]:
 def spoil(random: Random, one: dict[str, Any]) -> None:
     """Make exactly one thing of the case wrong."""
     name = random.choice([*BAD])
-    part, _, field = name.partition(" ")
-    bad = random.choice(BAD[name])
-    if field:
-        one[part] = {**(one[part] if isinstance(one[part], dict) else {}), field: bad}
-    else:
-        one[part] = bad
+    one[name] = random.choice(BAD[name])
     if name in ASKED_BY and ASKED_BY[name] not in one["asked"]:
         one["asked"] = [ASKED_BY[name], "memory"]
 
@@ -215,17 +200,30 @@ def _typical(name: str) -> dict[str, Efficiency]:
     return {"low": found.low, "typical": found.middle, "high": found.high}
 
 
+def _precision(one: dict[str, Any]) -> Precision:
+    wanted = one["precision"]
+    return Precision(**(wanted if isinstance(wanted, dict) else PRECISIONS.get(wanted, {"blocks": wanted})))
+
+
+def _device(one: dict[str, Any]) -> Accelerator:
+    found = accelerators()[one["accelerator"]]
+    return replace(found, link=one["link"]) if "link" in one else found
+
+
+def as_asked(one: dict[str, Any]) -> dict[str, Any]:
+    """The case as explorer.js takes it: a precision that no menu has, and a device with another link, as numbers."""
+    asked = one | {"accelerator": accelerator_numbers(_device(one))} if "link" in one else one
+    return asked if one["precision"] in [*PRECISIONS] else asked | {"precision": precision_numbers(_precision(one))}
+
+
 def deployed(one: dict[str, Any]) -> Deployment:
     """The library's Deployment of a case."""
-    device = accelerators()[one["accelerator"]]
-    wanted = one["precision"]
-    parts = wanted if isinstance(wanted, dict) else PRECISIONS.get(wanted, {"blocks": wanted})
-    dtypes, given = Precision(**parts), one["efficiency"]
+    device, dtypes, given = _device(one), _precision(one), one["efficiency"]
     if isinstance(given, dict):
         reached = Efficiency(**given)
     else:
         reached = Efficiency() if given == "floor" else _typical_of(device)[given]
-    names = {"devices": "devices", "layout": "layout", "link": "link", "memoryFraction": "memory_fraction"}
+    names = {"devices": "devices", "layout": "layout", "memoryFraction": "memory_fraction"}
     changes = {names[name]: one[name] for name in names if name in one}
     return Deployment(models()[one["model"]], device, dtypes, efficiency=reached, **changes)
 
@@ -264,23 +262,21 @@ def _attempt(name: str, deployment: Deployment, request: Request, one: dict[str,
 
 SUMS = {
     "flops": "flops", "weights": "weights", "cacheRead": "cache_read", "cacheWrite": "cache_write", "state": "state",
-    "computeSeconds": "compute_seconds", "memorySeconds": "memory_seconds", "seconds": "seconds", "bound": "bound",
-    "intensity": "intensity",
+    "computeSeconds": "compute_seconds", "memorySeconds": "memory_seconds", "seconds": "seconds", "bytes": "bytes",
 }  # fmt: skip
 
 
 def _phase(phase: Any) -> dict[str, Any]:
-    names = ("seconds", "flops", "bytes", "communication", "overhead", "passes")
+    names = ("seconds", "flops", "communication", "overhead", "passes")
     found: dict[str, Any] = {name: getattr(phase, name) for name in names}
     for part in ("linear", "attention"):
-        found[part] = {name: getattr(getattr(phase, part), name) for name in ("flops", "bytes", "seconds")}
-    roofs = {part: {js: getattr(roof, name) for js, name in SUMS.items()} for part, roof in phase.roofs.items()}
-    return found | {"roofs": roofs}
+        found[part] = {js: getattr(getattr(phase, part), name) for js, name in SUMS.items()}
+    return found
 
 
 def _cost(deployment: Deployment, request: Request, one: dict[str, Any]) -> dict[str, Any]:
     cost = request_cost(deployment, request, one["batch"])
-    names = ("ttft", "seconds", "undisturbed", "tpot", "flops", "bytes")
+    names = ("ttft", "seconds", "undisturbed", "tpot", "flops")
     found = {name: getattr(cost, name) for name in names} | {"decodeShare": cost.decode_share}
     return found | {"prefill": _phase(cost.prefill), "decode": _phase(cost.decode)}
 
@@ -314,17 +310,13 @@ def _step(deployment: Deployment, request: Request, one: dict[str, Any]) -> dict
 
 
 def _traffic(deployment: Deployment, request: Request, one: dict[str, Any]) -> dict[str, Any]:
-    return dict(vars(answer_traffic(deployment, request, one["batch"])))
+    found = answer_traffic(deployment, request, one["batch"])
+    return {"triangle": found.triangle, "end": found.end}
 
 
 def _estimates(deployment: Deployment, request: Request, one: dict[str, Any]) -> dict[str, Any]:
     found = {"rho": rho(deployment, request, one["batch"]), "chi": chi(deployment, request)}
     return found | {"roof": roof_batch(deployment, request), "ridge": ridge_tokens(deployment)}
-
-
-def _faster(deployment: Deployment, request: Request, one: dict[str, Any]) -> float:
-    cost = request_cost(deployment, request, one["batch"])
-    return faster_prefill(cost.prefill.seconds, cost.decode.seconds, one["k"])
 
 
 def _levers(deployment: Deployment, request: Request, one: dict[str, Any]) -> dict[str, Any]:
@@ -347,7 +339,6 @@ QUESTIONS = {
     "estimates": _estimates,
     "omega": lambda d, r, one: omega(d, r),
     "even": lambda d, r, one: break_even_output(d, r.prompt, one["batch"], one["share"]),
-    "faster": _faster,
     "tokens": lambda d, r, one: output_token_in_prompt_tokens(d, r, one["batch"], one["prefill"]),
     "price": lambda d, r, one: price_of_request(d, r, one["batch"], one["dollars"]),
     "levers": _levers,

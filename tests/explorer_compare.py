@@ -28,7 +28,7 @@ def differences(ours: Any, theirs: Any, where: str = "", scale: float = 0.0) -> 
 
 
 def _whole(ours: dict[str, Any], where: str, scale: float) -> float:
-    """Parts of a steady state are what is left of its seconds: they are held to a share of these."""
+    """Parts of a steady state are what is left of its seconds: they are held to a share of these, shares to 1."""
     if "secondsPerRequest" in ours:
         return float(ours["secondsPerRequest"])
-    return scale if where.endswith("/parts") else 0.0
+    return scale if where.endswith("/parts") else float(where.endswith("/shares"))

@@ -68,13 +68,11 @@ def served(one: dict[str, Any]) -> dict[str, Any]:
     except LessonError as error:
         return refusal(error)
     return {
-        "admitted": run.admitted.tolist(),
         "firstToken": run.first_token.tolist(),
         "finish": run.finish.tolist(),
         "preemptions": run.preemptions.tolist(),
-        "outputTokens": run.output_tokens,
         "end": run.end,
-        "ended": run.ended,
         "seconds": {name: run.seconds[name] for name in ("prefill", "recompute", "decode", "idle")},
         "mostRunning": int(run.occupancy.running.max()),
+        "mostWaiting": int(run.occupancy.waiting.max()),
     }

@@ -9,6 +9,7 @@ from javascript import answers
 from lessonlib import policy
 from lessonlib.base.units import format_bytes, format_percent, format_seconds
 from lessonlib.face.widgets.explorer_data import PRECISIONS, explorer_data
+from lessonlib.face.widgets.explorer_views import VIEWS
 from lessonlib.facts.catalogue import load_accelerator, load_model
 from lessonlib.measured.efficiency import typical_efficiency
 from lessonlib.model.precision import Precision
@@ -256,6 +257,32 @@ def test_every_model_and_accelerator_gives_a_picture_or_a_sentence():
         for number in re.findall(r' (?:x|y|cx|cy|width|height)="(-?[\d.]+)"', found):
             assert -50 <= float(number) <= 1500, (one, number)
     assert drawn > 0.6 * len(asked)
+
+
+ABSURD = (1e-300, 1, 1e30, 1e300)  # the library itself takes none but those in the middle
+
+
+@pytest.mark.parametrize("name", ["bandwidth", "memory", "peaks", "link"])
+def test_an_accelerator_with_absurd_numbers_is_drawn_or_refused_in_words(name):
+    """No view throws or hangs, and none shows a number that cannot be read."""
+    data = explorer_data()
+    (known,) = (one for one in data["accelerators"] if one["name"] == "h100-sxm")
+    for value in ABSURD:
+        given = dict.fromkeys(known["peaks"], value) if name == "peaks" else value
+        data = data | {"accelerators": [known | {"name": "absurd", name: given}]}
+        setting = {"accelerator": "absurd", "devices": 2 if name == "link" else 1}
+        asked = [{"view": view, "setting": setting} for view in VIEWS]
+        found = dict(zip(VIEWS, answers("stills", asked, data), strict=True))
+        for view, one in found.items():
+            if isinstance(one, dict):
+                assert re.search(r"\w+.* [\w.]+\.$", one["words"]), (view, value, one)
+            else:
+                assert not re.search(r"NaN|nan\b|undefined|Infinity|\binf\b|[\d,]{40}", one), (view, value, one)
+        if (name, value) == ("bandwidth", 1e-300):
+            refused = {view for view, one in found.items() if isinstance(one, dict)}
+            assert refused == VIEWS.keys() - {"kinds"}
+            assert "too large or too small to compute or draw" in found["plane"]["words"]
+            assert found["plane"] == found["batch"]
 
 
 def test_one_output_token_and_a_quiet_server_are_said_in_words():

@@ -17,11 +17,11 @@ from lessonlib.face.exercises.asking import STILL
 from lessonlib.face.widgets import explorer as made
 from lessonlib.face.widgets.asking import WIDGET_VIEW
 from lessonlib.face.widgets.explorer import HERE, Explorer, Still
+from lessonlib.face.widgets.explorer_views import VIEWS
 from lessonlib.facts.catalogue import load_accelerator, load_model
 from lessonlib.time.deployment import Efficiency
 
 SCRIPT, STYLE = ((HERE / name).read_text(encoding="utf-8") for name in ("explorer.js", "explorer.css"))
-VIEWS = re.findall(r"^VIEWS\.(\w+) = ", SCRIPT, re.MULTILINE)
 EXPLORERS = {name.removeprefix("explore_"): each for name, each in vars(made).items() if name.startswith("explore_")}
 
 
@@ -36,6 +36,7 @@ def view(request):
 
 
 def test_every_view_of_the_module_has_its_function():
+    assert list(VIEWS) == re.findall(r"^VIEWS\.(\w+) = ", SCRIPT, re.MULTILINE)
     assert set(VIEWS) == set(EXPLORERS) == {path.stem for path in (HERE / "stills").glob("*.html")}
     assert all(getattr(widgets, f"explore_{view}") is EXPLORERS[view] for view in VIEWS)
 
@@ -82,13 +83,15 @@ def test_own_models_and_accelerators_come_first():
     assert explorer.start == {"model": "my model", "accelerator": "my device"}
     assert explorer.data["models"][0]["name"] == "my model"
     assert explorer.data["accelerators"][0]["memory"] == 2e11
+    assert all(f'<option value="{name}">' in explorer.data["panel"] for name in ("my model", "my device"))
 
 
 def test_an_efficiency_of_ones_own_is_one_more_choice():
     explorer = made.explore_growth(efficiency=Efficiency(mfu=0.5, mbu=0.8, overhead=1e-3))
     assert explorer.start == {"efficiency": "given"}
     assert explorer.data["efficiencies"]["given"]["mbu"] == 0.8
-    assert "given" not in made.explore_growth().data["efficiencies"]
+    assert '<option value="given">' in explorer.data["panel"]
+    assert not any("given" in made.explore_growth().data[part] for part in ("efficiencies", "panel"))
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ tests/data/README.md says where the configs and their counts come from.
 """
 
 import json
+import math
 import re
 from contextlib import suppress
 from dataclasses import replace
@@ -95,7 +96,7 @@ def architectures(config):
     [
         ("oracle", ORACLE, 71),
         ("more classes", MORE, 66),
-        ("published style", PUBLISHED, 86),
+        ("published style", PUBLISHED, 89),
         ("small sizes", SMALL, len(SMALL)),
     ],
 )
@@ -410,6 +411,61 @@ def test_without_model_type_no_default_is_taken():
     del full["num_key_value_heads"]
     with pytest.raises(UnsupportedModelError, match="num_key_value_heads"):
         Model.from_config(full)
+
+
+def published(name):
+    return next(row["config"] for row in PUBLISHED if row["name"] == name)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "words"),
+    [
+        ("XiaomiMiMo/MiMo-V2-Flash", {"swa_num_key_value_heads": 4}, "2 x 'num_key_value_heads'"),
+        ("XiaomiMiMo/MiMo-V2-Flash", {"swa_head_dim": 128}, "1 x 'head_dim'"),
+        ("XiaomiMiMo/MiMo-V2-Flash", {"add_swa_attention_sink_bias": False}, "add_swa_attention_sink_bias"),
+        ("XiaomiMiMo/MiMo-V2-Flash", {"sliding_window_size": 64}, "'sliding_window_size' says"),
+        ("XiaomiMiMo/MiMo-V2-Flash", {"sliding_window_size": None}, "whether its window"),
+        ("XiaomiMiMo/MiMo-V2-Flash", {"hybrid_layer_pattern": [0, 1]}, "48 words"),
+        ("XiaomiMiMo/MiMo-V2-Flash", {"hybrid_layer_pattern": [0, 2] * 24}, "zeros and ones"),
+        ("XiaomiMiMo/MiMo-V2-Flash", {"moe_layer_freq": 1}, "zeros and ones"),
+        ("XiaomiMiMo/MiMo-V2-Flash", {"mlp_layer_types": ["dense"] * 48}, "'moe_layer_freq' says"),
+        ("tencent/Hunyuan-A13B-Instruct", {"moe_topk": [8] * 31 + [4]}, "different sizes"),
+        ("tencent/Hunyuan-A13B-Instruct", {"moe_topk": []}, "different sizes"),
+        ("tencent/Hunyuan-A13B-Instruct", {"moe_intermediate_size": [1024] * 32}, "3072, its intermediate_size"),
+        ("tencent/Hunyuan-A13B-Instruct", {"num_shared_expert": [2] * 32}, "num_shared_expert"),
+        ("tencent/Hunyuan-A13B-Instruct", {"use_cla": True}, "use_cla"),
+    ],
+)
+def test_what_a_published_spelling_says_is_held_against_the_class(name, change, words):
+    with pytest.raises((UnsupportedModelError, InvalidInputError), match=words):
+        Model.from_config(published(name) | change)
+
+
+@pytest.mark.parametrize("value", [0, "", False, {}, 0.5, [0, 2] * 24])
+def test_a_list_of_rotary_layers_is_a_list_or_null(value):
+    scout = published("meta-llama/Llama-4-Scout-17B-16E (text)")
+    for unsaid in (None, []):
+        assert Model.from_config(scout | {"no_rope_layers": unsaid}).parameters == 107_769_861_120
+    with pytest.raises(InvalidInputError, match="no_rope_layers"):
+        Model.from_config(scout | {"no_rope_layers": value})
+
+
+@pytest.mark.parametrize(
+    ("name", "where", "key"),
+    [("mosaicml/mpt-7b", "attn_config", "softmax_scale"), ("databricks/dbrx-base", "ffn_config", "ffn_hidden_size"),
+     ("databricks/dbrx-base", "ffn_config", "moe_top_k")],
+)  # fmt: skip
+def test_a_number_that_is_none_in_a_nested_object_is_no_error_of_python(name, where, key):
+    """NaN is not equal to itself, which looked like another value under the same name."""
+    config = published(name)
+    with suppress(UnsupportedModelError, InvalidInputError):
+        Model.from_config(config | {where: config[where] | {key: math.nan}})
+
+
+def test_the_window_of_mimo_leaves_out_the_token_itself():
+    """Its class attends to sliding_window_size tokens before the query, so the window is one more."""
+    windows = [mixer.window for _, mixer in Model.from_config(published("XiaomiMiMo/MiMo-V2-Flash")).mixer_kinds]
+    assert windows == [None, 129]
 
 
 def test_like_reads_a_new_model_of_a_known_layout():

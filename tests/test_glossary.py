@@ -26,6 +26,7 @@ full server; steady state; sparse attention; chunked attention; expert paralleli
 decode-heavy workload; new tokens; page; roof; floor; efficiency of a roof; constant state; disaggregation;
 multi-token prediction (MTP); continuous batching; preemption; goodput; percentile; elasticity; Amdahl's law; all-reduce
 """
+ORDER = re.compile(r"^\| (\d+) \| ([^|]+) \| ([^|]*)\|", re.MULTILINE)
 SAID = {  # as a notebook says it, where that is not the word itself
     "FLOP/s": "TFLOP/s",
     "ridge point": "ridge",
@@ -77,6 +78,17 @@ def test_the_teachers_page_has_each_notebook_with_its_minutes_and_known_exercise
         assert minutes in (ROOT / "notebooks" / name).read_text("utf-8"), name
     keys = set(re.findall(r"^\| `(.+?)` \|", page, re.MULTILINE))
     assert keys == set(all_exercises())
+
+
+def test_the_running_order_of_ninety_minutes_adds_up():
+    page = (ROOT / "docs" / "instructors.md").read_text("utf-8")
+    order = page.partition("### Ninety minutes")[2].partition("\n## ")[0]
+    rows = [(int(minutes), re.findall(r"`(.+?)`", asked)) for minutes, _, asked in ORDER.findall(order)]
+    assert sum(minutes for minutes, _ in rows) == 90
+    assert {key for _, asked in rows for key in asked} <= set(all_exercises())
+    in_full = [(minutes, asked) for minutes, asked in rows if asked and not asked[0].startswith("quiz-")]
+    assert all(5 * len(asked) <= minutes for minutes, asked in in_full)
+    assert sum(len(asked) for _, asked in in_full) == 7 and "asks seven in full" in order
 
 
 def reserved(request):

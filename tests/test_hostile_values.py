@@ -1,7 +1,9 @@
 """Values that nobody means, at the doors that have no table of rules: each is refused by an error of lessonlib."""
 
 import io
+import math
 from contextlib import redirect_stdout
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,8 +22,11 @@ from lessonlib.measured.timing.decoder import NumpyDecoder, toy_model
 from lessonlib.model.draft import DraftHead
 from lessonlib.model.model import Model
 from lessonlib.model.precision import Precision
+from lessonlib.policy.estimates import chi, omega, rho, roof_batch
 from lessonlib.policy.full_server import at_latency, memory_batch, steady_state
+from lessonlib.request.cost import request_cost
 from lessonlib.request.request import Request
+from lessonlib.time.deployment import Efficiency
 
 
 class Unprintable:
@@ -76,8 +81,9 @@ CALLS = {
     "no alt text": lambda: show(Figure(), 10**5000, "a b c"),
     "a peak of no name": lambda: h100().peak(10**5000),
     "a name that is none": lambda: Model.from_config(model_config("llama-3.1-8b"), name=ONES),
-    "little memory": lambda: server(accelerator=device(memory=5e-324)).require_fit(10),
-    "no memory": lambda: server(accelerator=device(memory=5e-324), memory_fraction=1e-300).require_fit(10),
+    "little memory": lambda: server(accelerator=device(memory=1)).require_fit(10),
+    "no memory": lambda: server(accelerator=device(memory=1), memory_fraction=1e-300).require_fit(10),
+    "a peak without a name": lambda: device(peaks={"": 1e12}),
 }
 
 
@@ -118,8 +124,41 @@ def test_sizes_of_small_integers_do_not_wrap(kind):
 
 def test_a_batch_is_counted_as_far_as_floats_count():
     """Beyond, one more is the same number, and a search by ones would not end."""
-    endless = server(gqa_model(), device(memory=1e300, bandwidth=1e308))
+    endless = server(gqa_model(), device(memory=1e30, bandwidth=1e30))
     for request in (Request(10, 10), Request([10, 20], [10, 5])):
         assert memory_batch(endless, request) == MOST_TOKENS
     assert steady_state(endless, Request(10, 10)).batch == MOST_TOKENS
     assert server(llama(), device(memory=1e18)).largest_batch(20) < MOST_TOKENS
+
+
+ABSURD = (5e-324, 1e-300, 1e31, 1e300, 1.7e308, float("nan"), float("inf"), 0, -1)
+
+
+@pytest.mark.parametrize("value", ABSURD)
+def test_an_accelerator_and_an_efficiency_that_would_leave_floats_are_refused_where_they_are_made(value):
+    """1e-300 byte/s made infinite seconds and NaN shares, a peak of 1.7e308 divided by zero, without a word."""
+    for name, unit in (("memory", "bytes"), ("bandwidth", "byte/s"), ("link", "byte/s")):
+        refuses(lambda name=name: device(**{name: value}), name, f"a number of {unit} from 1 to 1e+30")
+    refuses(lambda: device(peaks={"bf16": value}), "peaks['bf16']", "a number of FLOP/s from 1 to 1e+30")
+    refuses(lambda: server(link=value), "link", "a number of byte/s from 1 to 1e+30")
+    for name in ("mfu", "mbu"):
+        refuses(lambda name=name: Efficiency(**{name: value}), name, "a fraction from 1e-09 to 1")
+    if not 0 <= value <= 1e9:
+        for name in ("overhead", "all_reduce_latency", "all_to_all_latency"):
+            refuses(lambda name=name: Efficiency(**{name: value}), name, "a number of seconds from 0 to 1e+09")
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("memory", [2e10, 1e30])
+@pytest.mark.parametrize("rates", [(1, 1), (1, 1e30), (1e30, 1), (1e30, 1e30)])
+def test_at_the_bounds_every_number_is_finite_and_above_zero(memory, rates):
+    peak, bandwidth = rates
+    slow = Efficiency(mfu=1e-9, mbu=1e-9, overhead=1e9)
+    for efficiency in (Efficiency(), slow):
+        deployment = server(accelerator=device(memory=memory, bandwidth=bandwidth, peaks={"bf16": peak}))
+        deployment = replace(deployment, efficiency=efficiency)
+        request = Request(128, 1280)
+        found = steady_state(deployment, request)
+        numbers = [found.wait, found.tpot, found.tokens_per_second, request_cost(deployment, request).seconds]
+        numbers += [estimate(deployment, request) for estimate in (chi, omega, rho, roof_batch)]
+        assert all(0 < number < math.inf for number in numbers), numbers

@@ -192,6 +192,17 @@ def test_a_slope_is_no_time():
         published.point_of(BY_ID["m2815"])
 
 
+def test_each_point_but_a_prefill_has_one_condition():
+    found = published.by_condition(POINTS)
+    assert sum(map(len, found.values())) == sum(point.phase != "prefill" for point in POINTS)
+    assert {words for words, of in found.items() if any(point.devices > 1 for point in of)} == {
+        words for words in found if words.endswith(", several devices")
+    }
+    assert all((point.batch == 1) == words.startswith("one sequence") for words, of in found.items() for point in of)
+    loaded = [point for words, of in found.items() if words.startswith("a server under load") for point in of]
+    assert loaded and {point.publisher for point in loaded} == {"inferencex"}
+
+
 def test_conditions_choose_rows():
     found = measurements.load_measurements(source="llamacpp-benches", model="gpt-oss-120b", metric="decode_rate")
     assert [row.id for row in found] == ["m0880", "m0882", "m0884", "m0886", "m0888"]

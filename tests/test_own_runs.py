@@ -177,3 +177,14 @@ def test_what_contradicts_is_refused(call, words):
 )
 def test_a_run_that_cannot_be_meant_is_refused(changes, words):
     refuses(lambda: TimedRun(**({"deployment": SERVER, "seconds": 0.01} | changes)), "TimedRun: ", *words)
+
+
+def test_milliseconds_forgotten_steps_and_contexts_beyond_the_model_are_refused():
+    first, second = step(SERVER, 1000), step(SERVER, 9000, 32)
+    for factor in (1000, 127):  # milliseconds; all steps of an answer as one
+        slow = [replace(run, seconds=run.seconds * factor) for run in (first, second)]
+        refuses(lambda runs=slow: efficiency_from_runs(*runs), "efficiency_from_runs", "bandwidth", "milliseconds")
+    far = replace(second, cached=SERVER.max_positions)
+    refuses(lambda: efficiency_from_runs(first, far), "efficiency_from_runs", "second.cached is 131072", "131,072")
+    longest = replace(step(SERVER, SERVER.max_positions - 1), steps=1)
+    same(efficiency_from_runs(first, longest, prompt(SERVER)), TRUE)

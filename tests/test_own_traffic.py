@@ -87,7 +87,7 @@ REFUSED = {
     "a longer row": (HEAD + "1,2\n1,2,3\n", ["Line 3 (row 2) has 3 fields", "2"]),
     "a shorter row": (HEAD + "1\n", ["Line 2 (row 1) has 1 fields"]),
     "a row of a million fields": (HEAD + "1," * 1_000_000 + "\n", ["Line 2 (row 1) has 1,000,001 fields"]),
-    "a million columns": ("a," * 1_000_000 + "\n1\n", ["line 1", "1,000,001 columns", "line break"]),
+    "a million columns": ("a," * 1_000_000 + "\n1\n", ["line 1", "1,000,000 columns", "line break"]),
     "without a header": ("1,2\n3,4\n", ["line 1", "'1', a number", "add a first line"]),
     "without a header, a date first": ("2023-11-16,374,44\n", ["line 1", "'374', a number", "add a first line"]),
     "unknown columns": ("a,b\n1,2\n", ["line 1", "'a', 'b'", "prompt_column="]),

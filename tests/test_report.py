@@ -1,5 +1,6 @@
 """The report on a learner's own traffic: its numbers are the library's, and nothing from a file is rendered."""
 
+import os
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -269,6 +270,10 @@ def test_it_is_saved_whole_with_its_figure_beside_the_markdown(report, tmp_path,
     with pytest.raises(InvalidInputError, match=r"'taken.md' is a folder"):
         report.save(tmp_path / "taken")
     assert not (tmp_path / "taken.png").exists()
+    if hasattr(os, "mkfifo"):  # a pipe would be waited for
+        os.mkfifo(tmp_path / "pipe.html")
+        with pytest.raises(InvalidInputError, match=r"'pipe.html' is not a plain file"):
+            report.save(tmp_path / "pipe", replace=True)
     for wrong in ("", 3, b"a", ".", "..", "a/", "a\nb", "a\0b", ".html"):
         with pytest.raises(InvalidInputError, match="save: name is"):
             report.save(wrong)

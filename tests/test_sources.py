@@ -70,3 +70,22 @@ def test_a_notebook_that_is_not_whole_is_named_and_the_page_stays(text, tmp_path
     with pytest.raises(SystemExit, match=r"02_cut\.ipynb is no whole notebook"):
         sources.main([])
     assert (tmp_path / "sources.md").read_text(encoding="utf-8") == "as it was"
+
+
+@pytest.mark.parametrize("line", ["%matplotlib inline", "!pip --version", "load_model?", "%%time", "%%capture said"])
+def test_a_line_for_ipython_is_no_python_and_the_code_below_it_is_read(line, tmp_path, monkeypatch):
+    code = f'{line}\nbelow = load_lengths("chat")'
+    monkeypatch.setattr(sources, "cells", lambda _: (("code", code),))
+    found = sources.used(tmp_path / "11_new.ipynb")
+    assert found["workloads"] == ["chat"]
+
+
+def test_a_cell_of_another_language_names_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "cells", lambda _: (("code", '%%bash\necho "chat" && exit 1'),))
+    assert not any(sources.used(tmp_path / "11_new.ipynb").values())
+
+
+def test_a_cell_that_is_no_python_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "cells", lambda _: (("code", "ok = 1\nthis is a sentence\n"),))
+    with pytest.raises(SystemExit, match=r"11_new\.ipynb: a code cell is no Python, at the line 'this is a sentence'"):
+        sources.used(tmp_path / "11_new.ipynb")

@@ -126,7 +126,7 @@ class Handler(BaseHTTPRequestHandler):
         self.start()
         for _ in range(self.asked):
             self.token()
-        self.end(self.asked, prompt_tokens_details={"cached_tokens": 32})
+        self.end(self.asked, prompt_tokens_details={"cached_tokens": self.prompt // 2})
 
     def without_usage(self):
         self.start()

@@ -58,7 +58,10 @@ def test_the_wrapper_alone_says_that_the_embedding_is_the_head(key):
         Model.from_config({"model_type": "seer", "text_config": text, key: False})
 
 
-@pytest.mark.parametrize(("kind", "tied"), [("qwen3_vl", False), ("llava_next", False), ("gemma3", True)])
+@pytest.mark.parametrize(
+    ("kind", "tied"),
+    [("qwen3_vl", False), ("llava_next", False), ("gemma3", True), ("gemma4", True), ("shieldgemma2", True)],
+)
 def test_where_the_wrapper_says_nothing_its_class_may_overrule_its_language_model(kind, tied):
     config = {"model_type": kind, "text_config": LLAMA, **VISION}
     untold = LLAMA | {"tie_word_embeddings": None}
@@ -69,6 +72,34 @@ def test_where_the_wrapper_says_nothing_its_class_may_overrule_its_language_mode
         Model.from_config(config | {"text_config": against})
     told = config | {"text_config": against, "tie_word_embeddings": not tied}
     assert Model.from_config(told).parameters == (PLAIN if tied else TIED)
+
+
+@pytest.mark.parametrize("kind", ["gemma3", "shieldgemma2"])
+def test_null_is_no_word_where_the_wrappers_class_ties_by_default(kind):
+    """Their classes take null for untied, and an absent key for tied (transformers 5.24)."""
+    with pytest.raises(UnsupportedModelError, match="tie_word_embeddings"):
+        Model.from_config({"model_type": kind, "text_config": LLAMA, "tie_word_embeddings": None})
+
+
+@pytest.mark.parametrize("kind", ["voxtral", "qwen2_audio", "audioflamingo3", "vibevoice"])
+def test_a_wrapper_whose_class_ties_nothing_is_refused_where_a_level_says_it_does(kind):
+    assert Model.from_config({"model_type": kind, "text_config": LLAMA}).parameters == PLAIN
+    tied = LLAMA | {"tie_word_embeddings": True}
+    for told in ({"text_config": tied}, {"text_config": LLAMA, "tie_word_embeddings": True}):
+        with pytest.raises(UnsupportedModelError, match="tie_word_embeddings"):
+            Model.from_config({"model_type": kind, **told})
+
+
+def test_the_language_model_of_some_wrappers_ties_by_its_own_word_alone():
+    """Their classes make a whole language model of the part, which does not see the wrapper's word."""
+    for told in (True, False, None):
+        assert (
+            Model.from_config({"model_type": "llama4", "text_config": LLAMA, "tie_word_embeddings": told}).parameters
+            == PLAIN
+        )
+    opt = {"model_type": "opt", "hidden_size": 768, "ffn_dim": 3072, "num_hidden_layers": 12, "num_attention_heads": 12}
+    model = Model.from_config({"model_type": "blip-2", "text_config": opt, "tie_word_embeddings": False})
+    assert model.tied_embeddings and model.parameters == 125_239_296
 
 
 def test_each_level_must_be_meant():

@@ -37,6 +37,10 @@ NOT_NEEDED = (
     "_static/webpack-macros.html",
 )
 
+# One icon of the theme's style sheet, which has two thousand.
+ICON = re.compile(r'(?:\.fa-[\w-]+,?)+\{--fa:"[^"]*"\}')
+ICON_NAME = re.compile(r"\bfa-[\w-]+")
+
 
 class BookError(Exception):
     """The book cannot be made; the message says why and what to do."""
@@ -163,7 +167,17 @@ def build() -> list[str]:
     for left in NOT_NEEDED:
         for path in SITE.glob(left):
             path.unlink()
+    drop_idle_icons()
     return WARNINGS.read_text("utf-8").splitlines()
+
+
+def drop_idle_icons() -> None:
+    """Leave out of the style sheets the icons that no page has and no script may add."""
+    files = [*SITE.rglob("*.html"), *SITE.glob("_static/**/*.js")]
+    used = {name for file in files for name in ICON_NAME.findall(file.read_text("utf-8"))}
+    for path in SITE.glob("_static/styles/*.css"):
+        text = path.read_text("utf-8")
+        path.write_text(ICON.sub(lambda rule: rule[0] if used & {*ICON_NAME.findall(rule[0])} else "", text), "utf-8")
 
 
 def archive() -> Path:

@@ -24,6 +24,7 @@ CONTENT = (
     "model/config/not_read.py",
     "face/figures/",
     "face/report/sections.py",
+    "face/widgets/explorer_views.py",
 )
 MACHINERY = ("face/figures/style.py", "face/figures/labels.py", "face/figures/__init__.py")  # in folders of content
 ARITHMETIC = ("base", "model", "work", "time", "request")

@@ -23,6 +23,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from cell_code import CellError, parsed  # noqa: E402
 from lessonlib import accelerator_names, model_names, workload_names  # noqa: E402
 from lessonlib.facts import load_table, model_record  # noqa: E402
 
@@ -97,14 +98,17 @@ def anchor(path: Path) -> str:
 
 def words_of(path: Path) -> tuple[set[str], set[str]]:
     """The words in the texts of a notebook's code, and the names that the code uses."""
-    return words_in(source for kind, source in cells(path) if kind == "code")
+    try:
+        return words_in(parsed(source, path.name) for kind, source in cells(path) if kind == "code")
+    except CellError as error:
+        raise SystemExit(str(error)) from None
 
 
-def words_in(sources: Iterable[str]) -> tuple[set[str], set[str]]:
+def words_in(trees: Iterable[ast.Module]) -> tuple[set[str], set[str]]:
     texts: set[str] = set()
     names: set[str] = set()
-    for source in sources:
-        for node in ast.walk(ast.parse(source)):
+    for tree in trees:
+        for node in ast.walk(tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 texts |= set(re.split(r"[\s,]+", node.value))
             elif isinstance(node, ast.Name | ast.Attribute | ast.alias):
@@ -120,7 +124,7 @@ def used(path: Path) -> dict[str, list[str]]:
     """Models, devices, workloads and tables of data/ that a notebook's code names, or what makes its numbers."""
     texts, names = words_of(path)
     behind = (BOOK / f"notebook_{path.stem[:2]}.py", HELD / f"{path.stem}.py")
-    held = texts | words_in(file.read_text(encoding="utf-8") for file in behind if file.exists())[0]
+    held = texts | words_in(ast.parse(file.read_text(encoding="utf-8")) for file in behind if file.exists())[0]
     tables = {name for name in (*QUOTED, "measurements", "sample_traffic") if name in texts}
     tables |= {table for table, readers in READ_BY.items() if names & set(readers.split())}
     tables |= {table for key, table in ASKED_OF.items() if key in texts}

@@ -25,10 +25,10 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "browser")]
 from lab import NoChromiumError, opened_browser  # noqa: E402
 
 from lessonlib.face.widgets.explorer_data import explorer_data  # noqa: E402
+from lessonlib.face.widgets.explorer_views import VIEWS  # noqa: E402
 
 ROOM = ROOT / "lessonlib" / "face" / "widgets"
 FOLDER = ROOM / "stills"
-VIEWS = re.findall(r"^VIEWS\.(\w+) = ", (ROOM / "explorer.js").read_text(encoding="utf-8"), re.MULTILINE)
 HASHES = FOLDER / "drawn.json"
 COLOURS = 32  # of a PNG's palette: lines and areas of a dozen colours, and their edges
 DRAW = """async ([address, data, name]) => {
@@ -37,7 +37,8 @@ DRAW = """async ([address, data, name]) => {
   document.body.style.cssText = "margin:0;padding:12px;width:720px;background:#fff";
   return document.body.innerHTML = window.module.still(data, name);
 }"""
-INTO = """([data, name, image]) => window.module.still(data, name, {}, image)"""
+DRAWN = re.compile(r'<div class="drawn">.*?</div>', re.DOTALL)
+SAID = re.compile(r'aria-label="(.*?)"')
 
 
 def address() -> str:
@@ -64,7 +65,9 @@ def png(page: Any) -> str:
 def drawn(page: Any, data: dict[str, Any], name: str) -> tuple[str, str]:
     """(a hash of all that the module makes of that view's start setting, the still with its picture as PNG)."""
     html = page.evaluate(DRAW, [address(), data, name])
-    return hashlib.sha256(html.encode()).hexdigest(), page.evaluate(INTO, [data, name, png(page)])
+    title = html.partition("<strong>")[2].partition("</strong>")[0]
+    image = f'<img src="{png(page)}" alt="{title} {SAID.search(html)[1]}" style="max-width:100%">'
+    return hashlib.sha256(html.encode()).hexdigest(), DRAWN.sub(lambda _: image, html)
 
 
 def without_picture(html: str) -> str:

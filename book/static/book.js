@@ -195,6 +195,29 @@
     addEventListener("keydown", (event) => event.key === "Escape" && hide());
   }
 
+  // ---- paper, on which nothing can be opened, and which is light
+
+  function printWhole() {
+    const root = document.documentElement;
+    let undo = null;
+    addEventListener("beforeprint", () => {
+      if (undo) return;
+      const closed = [...document.querySelectorAll("details.hide:not([open])")];
+      const theme = root.dataset.theme;
+      closed.forEach((one) => (one.open = true));
+      root.dataset.theme = "light";
+      undo = () => {
+        closed.forEach((one) => (one.open = false));
+        root.dataset.theme = theme;
+      };
+    });
+    addEventListener("afterprint", () => {
+      undo?.();
+      undo = null;
+    });
+  }
+
+  printWhole();
   document.documentElement.classList.add("lesson-live-page");
   if (location.protocol === "file:") document.querySelectorAll(".lesson-live").forEach((link) => link.remove());
   if (lesson.form) {

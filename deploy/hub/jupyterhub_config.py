@@ -15,6 +15,7 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from jupyterhub.spawner import LocalProcessSpawner
 from jupyterhub.utils import random_port
@@ -26,12 +27,32 @@ sys.path.insert(0, str(ROOT / "tools"))
 from hub_env import HOME, PROXY, closed_to_others  # noqa: E402
 
 
-def whole(name: str, usual: int) -> int:
-    """A setting that is a whole number of at least 1."""
+def whole(name: str, usual: int, most: int | None = None) -> int:
+    """A setting that is a whole number of at least 1, and of at most `most` where that is given."""
     words = os.environ.get(name, str(usual))
-    if not words.isdecimal() or int(words) < 1:
-        raise SystemExit(f"{name} is {words!r}; expected a whole number of at least 1, such as {usual}.")
+    if not re.fullmatch("[0-9]+", words) or int(words) < 1 or int(words) > (most or int(words)):
+        numbers = "of at least 1" if most is None else f"from 1 to {most}"
+        raise SystemExit(f"{name} is {words!r}; expected a whole number {numbers}, such as {usual}.")
     return int(words)
+
+
+def memory(name: str, usual: str) -> str:
+    """A setting that is a number of bytes with its unit, as JupyterHub takes it, and enough for a server to start."""
+    words = os.environ.get(name, usual)
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([MGT])", words)
+    if not found or float(found[1]) * 1024 ** (" KMGT".index(found[2])) < LEAST_MEMORY:
+        least = f"{LEAST_MEMORY >> 20}M"
+        raise SystemExit(f"{name} is {words!r}; expected a number with M or G, at least {least}, such as {usual}.")
+    return words
+
+
+def address(name: str, usual: str) -> str:
+    """A setting that is the address at which a server answers."""
+    words = os.environ.get(name, usual)
+    found = re.fullmatch(r"https?://[^/\s:@]*(?::([0-9]{1,5}))?(?:/[^\s?#]*)?", words)
+    if not found or not 0 < int(found[1] or 80) < 65536:
+        raise SystemExit(f"{name} is {words!r}; expected http://, a name or nothing, and a port, such as {usual}.")
+    return words
 
 
 def secret(name: str, whose: str, least: int) -> str:
@@ -43,17 +64,20 @@ def secret(name: str, whose: str, least: int) -> str:
     return words
 
 
+LEAST_MEMORY = 1 << 30  # bytes of address space: with less, a server or its first kernel ends before it answers
+
 # What can be set. Passwords have no default.
-ADDRESS = os.environ.get("HUB_ADDRESS", "http://127.0.0.1:8000")  # http://:8000 for all that reach the machine
+ADDRESS = address("HUB_ADDRESS", "http://127.0.0.1:8000")  # http://:8000 for all that reach the machine
 STATE = Path(os.environ.get("HUB_STATE", "/var/lib/lesson-hub"))  # database, secrets: root's alone
 HOMES = Path(os.environ.get("HUB_HOMES", "/home"))
 PREFIX = os.environ.get("HUB_PREFIX", "learner-")  # of the Unix users: none that the machine has is ever a learner's
 LEARNERS = set(os.environ.get("HUB_LEARNERS", "").split())  # their names; none: any name may come
 ROOM = whole("HUB_ROOM", 60)  # servers at once
-MEMORY = os.environ.get("HUB_MEMORY", "2G")  # address space of one process; with systemd, memory of one learner
+MEMORY = memory("HUB_MEMORY", "2G")  # address space of one process; with systemd, memory of one learner
 IDLE = whole("HUB_IDLE", 3600)  # seconds without activity, after which a server is stopped
 LOGIN = os.environ.get("HUB_LOGIN", "shared-password")  # firstuse: the first password of a name becomes its own
 SPAWNER = os.environ.get("HUB_SPAWNER", "local")  # systemd, where that runs the machine
+PORT, PROXY_PORT = whole("HUB_PORT", 8081, 65535), whole("HUB_PROXY_PORT", 8001, 65535)  # on this machine alone
 LONGEST_NAME = 20
 LONGEST_SOCKET = 107  # characters that Linux takes for the path of a socket
 SOCKET = ".run/kernel-01234567-0123-0123-0123-0123456789ab-ipc-5"
@@ -80,6 +104,8 @@ for name, path in {"HUB_STATE": STATE, "HUB_HOMES": HOMES}.items():
         raise SystemExit(f"{name} is {str(path)!r}; expected a whole path, such as /srv/{path.name}.")
 if bool(os.environ.get("HUB_TLS_KEY")) != bool(os.environ.get("HUB_TLS_CERTIFICATE")):
     raise SystemExit("One of HUB_TLS_KEY and HUB_TLS_CERTIFICATE is not set: expected both, or none.")
+if len(named := {urlsplit(ADDRESS).port, PORT, PROXY_PORT}) < 3:
+    raise SystemExit(f"HUB_ADDRESS, HUB_PORT and HUB_PROXY_PORT name {sorted(named, key=str)}; expected three ports.")
 PASSWORD = secret("HUB_PASSWORD", "the room", 8) if LOGIN == "shared-password" else ""
 if ADMIN_PASSWORD := os.environ.get("HUB_ADMIN_PASSWORD", ""):
     secret("HUB_ADMIN_PASSWORD", "the instructor", 32)
@@ -210,8 +236,8 @@ elif LOGIN == "firstuse":
 c.JupyterHub.bind_url = ADDRESS
 if os.environ.get("HUB_TLS_KEY"):
     c.JupyterHub.ssl_key, c.JupyterHub.ssl_cert = os.environ["HUB_TLS_KEY"], os.environ["HUB_TLS_CERTIFICATE"]
-c.JupyterHub.hub_bind_url = f"http://127.0.0.1:{os.environ.get('HUB_PORT', '8081')}"
-c.ConfigurableHTTPProxy.api_url = f"http://127.0.0.1:{os.environ.get('HUB_PROXY_PORT', '8001')}"
+c.JupyterHub.hub_bind_url = f"http://127.0.0.1:{PORT}"
+c.ConfigurableHTTPProxy.api_url = f"http://127.0.0.1:{PROXY_PORT}"
 c.ConfigurableHTTPProxy.command = [str(ENVIRONMENT / PROXY)]
 c.ConfigurableHTTPProxy.pid_file = str(STATE / "proxy.pid")
 c.ConfigurableHTTPProxy.check_running_interval = 5

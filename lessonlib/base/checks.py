@@ -100,6 +100,21 @@ def between(least: float, most: float, unit: str) -> Rule:
     return _real(least, most, f"a number of {unit} from {least:g} to {most:g}")
 
 
+def physical(unit: str) -> Rule:
+    """A number of `unit` of a device, as a float: within what no product of it with sizes and tokens leaves floats."""
+    return between(1.0, 1e30, unit)
+
+
+def reached() -> Rule:
+    """A fraction of a peak that a machine may reach, as a float, and never so little that times grow past floats."""
+    return _real(1e-9, 1.0, "a fraction from 1e-09 to 1")
+
+
+def delay() -> Rule:
+    """Seconds that a pass or a collective takes besides, as a float."""
+    return between(0.0, 1e9, "seconds")
+
+
 def fraction(zero: bool = False) -> Rule:
     """A number above 0 (from 0, if `zero`) and at most 1, as a float."""
     expected = "from 0 to 1" if zero else "more than 0 and at most 1"
@@ -181,7 +196,7 @@ def named(rule: Rule, example: str) -> Rule:
 
     def turn(value: Any) -> Any:
         turned = {name: rule.turn(item) for name, item in value.items()} if isinstance(value, Mapping) else {}
-        if not all(isinstance(name, str) for name in turned):
+        if not all(isinstance(name, str) and name for name in turned):
             return REFUSED
         return MappingProxyType(turned) if turned and all(item is not REFUSED for item in turned.values()) else REFUSED
 

@@ -222,8 +222,9 @@ def write_together(files: Mapping[Path, bytes], replace: bool = False) -> bool:
             ready: dict[Path, str] = {}
             before: dict[Path, str] = {}
             for path, content in files.items():
-                if path.is_dir():
-                    raise InvalidInputError(f"save: {path.name!r} is a folder; choose another name.")
+                if path.exists() and not path.is_file():  # a pipe would be waited for
+                    what = "a folder" if path.is_dir() else "not a plain file"
+                    raise InvalidInputError(f"save: {path.name!r} is {what}; choose another name.")
                 if not replace and path.exists() and path.read_bytes() != content:
                     return False
                 ready[path] = stack.enter_context(_written(path.parent, content))

@@ -47,14 +47,17 @@ def _significant(value: float, digits: int) -> str:
 
 
 def format_bytes(value: float, digits: int = 4) -> str:
+    """Bytes with `digits` significant digits: 15009849344 is "15.01 GB"."""
     return format_quantity(value, "B", digits)
 
 
 def format_flops(value: float, digits: int = 4) -> str:
+    """A count of FLOPs with `digits` significant digits: 3.7e13 is "37.00 TFLOP"."""
     return format_quantity(value, "FLOP", digits)
 
 
 def format_seconds(value: float, digits: int = 4) -> str:
+    """Seconds with `digits` significant digits: 0.0123456 is "12.35 ms"."""
     return format_quantity(value, "s", digits)
 
 

@@ -161,6 +161,8 @@ def read_traffic(
     elif isinstance(source, str | os.PathLike | BYTES):
         smaller = "keep the columns of tokens, or fewer rows"
         absent = "check the path and the folder that you run in (the text of a CSV is known by its line breaks)"
+        if str(source).lower().startswith(("http://", "https://", "s3://", "gs://", "hf://")):
+            absent = "download it first, and pass the path of the file: nothing is fetched from an address"
         file = GivenFile(source, "Traffic file", "log", LARGEST_TRAFFIC, smaller, absent)
         name, owner = file.name, str(file)
         stream = opened(file, progress)  # type: ignore[assignment]
@@ -182,7 +184,7 @@ def read_traffic(
     unread = tuple(title for title in rows.titles if "cache" in title.lower() and title not in columns.values())
     left_out = Counter(getattr(rows, "left_out", {})) + Counter(found.left_out)
     shape = rows.columns.shape
-    notes = (*((f"Known as: {shape.name}.",) if shape else ()), *found.notes)
+    notes = (*((f"Known as: {shape.name}.",) if shape else ()), *getattr(rows, "notes", ()), *found.notes)
     if getattr(rows, "threes", False) and max(found.prompt.max(), found.output.max()) < 1000:
         notes += (
             "Every number has three digits at most: if the log has commas between thousands, it is read wrongly.",

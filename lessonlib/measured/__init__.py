@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from lessonlib.measured.published import (
         SUSPECTS,
         below_the_floor,
+        by_condition,
         by_memory,
         by_source,
         deployment_of,

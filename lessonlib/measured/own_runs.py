@@ -21,6 +21,7 @@ from lessonlib.time.roofline import Phase
 
 LEAST_DIFFERENCE = 1e-3  # of the bytes that two runs read in a step: of less, a stopwatch makes anything
 MOST_ALIKE = 1e6  # the condition number of the equations, above which rounding decides
+LEAST_FRACTION = {"peak": 1e-3, "bandwidth": 1e-2}  # of the datasheet's that any engine reaches
 BINDING = ("compute", "memory")
 TRIES = 20  # of finding out which of the two binds each roof
 ROUNDING = 1e-9  # relative, by which exact timings may seem faster than the datasheet
@@ -110,7 +111,8 @@ def efficiency_from_runs(
     timings with compute and memory time added up or, with `overlap`, with the longer of the two: so for a CPU, whose
     ridge is a few FLOP/byte, where a step computes nearly as long as it reads. Without a prefill `mfu` is that of the
     first run's deployment, 1 unless told. Raises InvalidInputError for runs that contradict each other or the
-    datasheet: equal reads, more read in less time, or faster than peak or bandwidth.
+    datasheet: equal reads, more read in less time, faster than peak or bandwidth or a hundred times slower, or contexts
+    beyond the model's positions.
     """
     runs = [first, second] if prefill is None else [first, second, prefill]
     for name, run in zip(("first", "second", "prefill"), runs, strict=False):
@@ -163,6 +165,10 @@ def _require_kind(name: str, run: TimedRun, first: TimedRun) -> None:
     ours, theirs = run.deployment, first.deployment
     if (ours.accelerator, ours.devices, ours.layout) != (theirs.accelerator, theirs.devices, theirs.layout):
         raise wrong("efficiency_from_runs", f"{name}.deployment", ours, "the machine of the first run")
+    positions, limit = run.cached + run.new + run.steps - 1, ours.max_positions
+    if limit is not None and positions > limit:
+        expected = f"at most {limit:,} tokens with those that were timed, the model's positions"
+        raise wrong("efficiency_from_runs", f"{name}.cached", run.cached, expected)
 
 
 def _fraction(inverse: float, what: str) -> float:
@@ -176,6 +182,12 @@ def _fraction(inverse: float, what: str) -> float:
         raise InvalidInputError(
             f"efficiency_from_runs: the runs differ as if the {what} were {1 / inverse:.3g} times the datasheet's; "
             "check seconds, steps, batch and the bytes of the weights, and whether speculation or a prefix cache is on."
+        )
+    if inverse > 1 / LEAST_FRACTION[what]:
+        raise InvalidInputError(
+            f"efficiency_from_runs: the runs differ as if the {what} were {1 / inverse:.3g} of the datasheet's, and no "
+            "engine is so slow; check that seconds are seconds and not milliseconds, and that steps are all that the "
+            "seconds took."
         )
     return min(1.0, 1 / float(inverse))
 

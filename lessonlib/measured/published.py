@@ -228,6 +228,19 @@ def by_memory(points: Iterable[MeasuredTime]) -> dict[str, list[MeasuredTime]]:
     return {name: [p for p in points if p.memory_class == name] for name in MEMORY_CLASSES}
 
 
+@checked(points=items(a(MeasuredTime, "published.points()[0]")))
+def by_condition(points: Iterable[MeasuredTime]) -> dict[str, list[MeasuredTime]]:
+    """The points but for prefills, by load and devices in words: "batches, one device"; in the order of the points."""
+    found: dict[str, list[MeasuredTime]] = {}
+    for point in points:
+        load = "one sequence" if point.batch == 1 else "batches"
+        load = "a server under load" if point.publisher == "inferencex" and point.batch > 1 else load
+        if point.phase != "prefill":
+            devices = "one device" if point.devices == 1 else "several devices"
+            found.setdefault(f"{load}, {devices}", []).append(point)
+    return found
+
+
 def by_source() -> dict[str, list[Measurement]]:
     """The rows of data/measurements.csv by source, in alphabetical order."""
     found: dict[str, list[Measurement]] = {}

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, ClassVar
 
-from lessonlib.base.checks import Checked, a, named, optional, rate
+from lessonlib.base.checks import Checked, a, named, optional, physical
 from lessonlib.base.errors import UnknownNameError, printable, shown
 
 
@@ -31,10 +31,10 @@ class Accelerator(Checked):
     rules: ClassVar = {
         "name": a(str, "'h100-sxm'"),
         **dict.fromkeys(("memory_from", "label", "source", "notes"), a(str)),
-        "memory": rate("bytes"),
-        "bandwidth": rate("byte/s"),
-        "peaks": named(rate("FLOP/s"), "{'bf16': 989e12}"),
-        "link": optional(rate("byte/s")),
+        "memory": physical("bytes"),
+        "bandwidth": physical("byte/s"),
+        "peaks": named(physical("FLOP/s"), "{'bf16': 989e12}"),
+        "link": optional(physical("byte/s")),
     }
 
     @property

@@ -7,7 +7,22 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from lessonlib.base.checks import REFUSED, Checked, Rule, a, choice, count, flag, fraction, optional, rate, wrong
+from lessonlib.base.checks import (
+    REFUSED,
+    Checked,
+    Rule,
+    a,
+    choice,
+    count,
+    delay,
+    flag,
+    fraction,
+    optional,
+    physical,
+    rate,
+    reached,
+    wrong,
+)
 from lessonlib.base.errors import InvalidInputError, shown
 from lessonlib.base.units import format_bytes
 from lessonlib.model.draft import FREE_DRAFTS, DraftHead
@@ -41,12 +56,12 @@ class Efficiency(Checked):
     all_to_all_latency: float = 5e-6
 
     rules: ClassVar[Mapping[str, Rule]] = {
-        "mfu": fraction(),
-        "mbu": fraction(),
-        "overhead": rate("seconds", zero=True),
+        "mfu": reached(),
+        "mbu": reached(),
+        "overhead": delay(),
         "overlap": flag(),
-        "all_reduce_latency": rate("seconds", zero=True),
-        "all_to_all_latency": rate("seconds", zero=True),
+        "all_reduce_latency": delay(),
+        "all_to_all_latency": delay(),
     }
 
 
@@ -129,7 +144,7 @@ class Deployment(Checked):
         "precision": a(Precision, "Precision('bf16')"),
         "devices": count(),
         "layout": choice(LAYOUTS),
-        "link": optional(rate("byte/s")),
+        "link": optional(physical("byte/s")),
         "efficiency": a(Efficiency, "Efficiency(mfu=0.5, mbu=0.8)"),
         "memory_fraction": fraction(),
         "prefill_chunk": optional(count()),

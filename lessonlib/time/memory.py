@@ -17,6 +17,12 @@ from lessonlib.base.units import format_bytes
 from lessonlib.work.layouts import TENSOR
 
 MOST_DEVICES = 1024  # of one group that a remedy may name
+SMALLER: dict[str, dict[str, Any]] = {  # a precision that may fit, in words, and what it changes of another
+    "an fp8 cache": {"cache": "fp8"},
+    "fp8 weights": {"blocks": "fp8", "experts": "fp8"},
+    "int4 weights": {"blocks": "int4", "experts": "int4"},
+    "int4 weights and an fp8 cache": {"blocks": "int4", "experts": "int4", "cache": "fp8"},
+}
 
 
 @checked(tokens=count())
@@ -65,12 +71,7 @@ def _remedies(deployment: Any, tokens: int, batch: int) -> list[str]:
     found = []
     if largest := largest_batch(deployment, tokens):
         found.append(f"batch={largest}")
-    for change, words in (
-        ({"cache": "fp8"}, "an fp8 cache"),
-        ({"blocks": "fp8", "experts": "fp8"}, "fp8 weights"),
-        ({"blocks": "int4", "experts": "int4"}, "int4 weights"),
-        ({"blocks": "int4", "experts": "int4", "cache": "fp8"}, "int4 weights and an fp8 cache"),
-    ):
+    for words, change in SMALLER.items():
         smaller = replace(deployment, precision=replace(deployment.precision, **change))
         if smaller.memory_needed(float(tokens), batch) <= deployment.memory_available:
             found.append(words)

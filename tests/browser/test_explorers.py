@@ -231,6 +231,24 @@ def test_there_is_no_dead_end(panel, name, setting):
     expect(panel.picture()).to_have_count(1)
 
 
+@pytest.mark.parametrize("name", ["plane", "batch"])
+def test_an_accelerator_with_absurd_numbers_is_refused_in_the_panel(panel, name):
+    panel.open(name)
+    panel.page.evaluate(
+        """name => {
+        const known = lessonData.accelerators.find(one => one.name === "h100-sxm");
+        lessonData.accelerators.unshift({...known, name: "absurd", bandwidth: 1e-300});
+        open_(name, {accelerator: "absurd"}); }""",
+        name,
+    )
+    assert panel.sentence().startswith("Not computed. A number is too large or too small")
+    way = panel.page.get_by_role("group", name="What would fit").get_by_role("button").first
+    expect(way).to_be_visible()
+    way.click()
+    assert panel.settings()["accelerator"] != "absurd"
+    expect(panel.picture()).to_have_count(1)
+
+
 def test_too_large_a_model_is_offered_more_devices_here(panel):
     panel.open("request", TOO_LARGE)
     way = panel.page.get_by_role("button", name=re.compile(r"Take \d+ devices"))

@@ -14,7 +14,6 @@ from lessonlib.face.exercises.progress import SCHEMA, Progress, class_table, rea
 
 THEMES = ("light", "dark")
 WIDTHS = (360, 800, 1280)
-MOST_BYTES = 1.5e6  # of a chapter's first view
 CHAPTERS = [f"notebooks/{path.stem}" for path in book.notebook_paths()]
 LOOKED_AT = ("index", "notebooks/00_start_here", "notebooks/09_common_questions", "docs/glossary", "api/request")
 
@@ -61,16 +60,6 @@ def test_every_page_is_accessible_fits_and_is_quiet(theme, names, served, page, 
     assert not wrong, "\n".join(f"{name}: {found}" for name, found in wrong.items())
     assert page.said == []
     assert [url for url in page.asked if not url.startswith((served, "data:", "blob:"))] == []
-
-
-def test_the_first_view_of_a_chapter_is_small(served, page):
-    for name in CHAPTERS:
-        opened(page, served, name)
-        found = page.evaluate(
-            """() => [...performance.getEntriesByType('resource'), ...performance.getEntriesByType('navigation')]
-            .reduce((sum, entry) => sum + entry.encodedBodySize, 0)"""
-        )
-        assert 100_000 < found < MOST_BYTES, f"{name}: {found:,} bytes"
 
 
 def test_from_a_folder_nothing_is_missing(site, page):
@@ -297,13 +286,26 @@ def test_the_theme_is_chosen_and_kept(address, page):
     assert page.evaluate("document.documentElement.dataset.theme") == "dark"
 
 
-def test_on_paper_there_is_the_text_alone(served, page):
-    opened(page, served, "notebooks/00_start_here")
+def test_on_paper_there_is_the_text_alone_and_all_of_it(served, page):
+    page.emulate_media(color_scheme="dark")
+    opened(page, served, "notebooks/02_chat_versus_reasoning")
+    page.evaluate("addEventListener('beforeprint', () => (window.printed = document.documentElement.dataset.theme))")
+    assert page.pdf().startswith(b"%PDF") and page.evaluate("window.printed") == "light"
+    folded = page.locator("details.hide:not([open])")
+    before = folded.count()
+    assert before > 10 and page.evaluate("document.documentElement.dataset.theme") == "dark"  # as it was
     page.emulate_media(media="print")
-    for left in (".bd-header", ".bd-sidebar-primary", ".bd-sidebar-secondary", ".prev-next-footer", ".ask-buttons"):
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    hidden = ".bd-header .bd-sidebar-primary .bd-sidebar-secondary .prev-next-footer .ask-buttons .buttons".split()
+    for left in (*hidden, "details.hide > summary"):
         for element in page.locator(left).all():
             expect(element).to_be_hidden()
     expect(page.locator("article h1")).to_be_visible()
+    assert folded.count() == 0
+    cut = "all => all.filter(one => one.scrollWidth > one.clientWidth + 1).map(one => one.textContent.slice(0, 60))"
+    assert page.locator("article pre").evaluate_all(cut) == []
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert folded.count() == before
 
 
 def test_a_chapter_leads_to_its_live_version_and_its_neighbours(site):

@@ -1,7 +1,9 @@
 """The book says what the notebooks say, word for word and number for number; its files need no other host."""
 
+import ast
 import re
 import zipfile
+from importlib import import_module
 from pathlib import Path
 from urllib.parse import unquote, urldefrag, urlparse
 
@@ -14,7 +16,9 @@ from reading import NOTEBOOKS
 
 import book
 from chapters import ASKS, LINKS, STANDING, ChapterError, chapter
+from docstrings import DOORS
 from lessonlib.face.exercises.asking import all_exercises, find
+from mathml import font
 from scripts import ScriptError, in_a_function
 from terms import terms
 
@@ -87,6 +91,10 @@ def test_a_chapter_has_the_questions_and_pictures_of_its_notebook(path, site):
             assert " ".join(part.split()) in text
 
 
+def test_the_font_of_formulas_is_made_without_a_warning(caplog):
+    assert font()[:4] == b"wOFF" and caplog.records == []
+
+
 def test_every_formula_is_drawn(site):
     for path in NOTEBOOKS:
         notebook = nbformat.read(path, as_version=4)
@@ -123,6 +131,28 @@ def test_there_are_all_pages(site):
     assert names >= {"index.html", "search.html", "notebooks/index.html", "data/README.html"}
 
 
+def public(module):
+    """The names of a door by its source: what it imports from the library's files, at once or when it is asked for."""
+    tree = ast.parse(Path(import_module(module).__file__).read_text("utf-8"))
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    own = [node for node in imports if node.module.startswith("lessonlib") and node.module != "lessonlib.base.door"]
+    return {name.asname or name.name for node in own for name in node.names}
+
+
+@pytest.mark.parametrize("page", DOORS)
+def test_the_reference_has_every_public_name_of_a_room(page, site):
+    found = article(site, f"api/{page}")
+    described = {element["id"]: element.find_next_sibling("dd") for element in found.select("dt.sig[id]")}
+    elsewhere = {link.get_text() for link in found.select("li a")}  # the door of another room has them, too
+    for module in DOORS[page]:
+        names = public(module)
+        assert len(names) >= 3
+        assert {name for name in names if f"{module}.{name}" not in described} <= elsewhere
+    silent = [name for name, said in described.items() if not (said and said.get_text().strip())]
+    assert {name for name in silent if not name.rpartition(".")[2].isupper()} == set()  # a constant shows its value
+    assert "TYPE_CHECKING" not in found.get_text()
+
+
 def test_links_lead_somewhere_and_nothing_is_loaded_from_elsewhere(site):
     places: dict[Path, set[str]] = {}
     for path in pages(site):
@@ -148,6 +178,16 @@ def test_links_lead_somewhere_and_nothing_is_loaded_from_elsewhere(site):
         assert [url for url in loaded if url.startswith(("http:", "https:", "//"))] == [], style.name
 
 
+def test_the_style_sheet_has_the_icons_of_the_pages_and_few_others(site):
+    text = (site / "_static" / "styles" / "pydata-sphinx-theme.css").read_text("utf-8")
+    icons = [set(re.findall(r"fa-[\w-]+", rule[0])) for rule in book.ICON.finditer(text)]
+    assert len(icons) == text.count('--fa:"') < 30
+    for path in pages(site):
+        soup = BeautifulSoup(path.read_text("utf-8"), "html.parser")
+        for element in soup.select(".fa-solid"):
+            assert any(set(element["class"]) & names for names in icons), element
+
+
 def test_the_archive_holds_every_file(site):
     with zipfile.ZipFile(book.archive()) as packed:
         assert packed.testzip() is None
@@ -169,6 +209,13 @@ def test_a_module_becomes_a_function():
     for line in ('import { a } from "./b.js";', 'export * from "./b.js";'):
         with pytest.raises(ScriptError, match=r"m\.js: a classic script cannot have the line"):
             in_a_function(f"{source}{line}\n", "m.js")
+
+
+def test_code_that_is_no_python_is_shown_as_it_is():
+    sources = ["import math", "%matplotlib inline\nimport math", "!ls", "%%bash\nls", "1 +"]
+    made = chapter("05", new_notebook(cells=[new_code_cell(source) for source in sources])).notebook
+    assert [cell.source for cell in made.cells] == sources
+    assert [cell.metadata.tags for cell in made.cells] == [["hide-input"], [], [], [], []]
 
 
 def test_what_a_page_cannot_show_is_refused():

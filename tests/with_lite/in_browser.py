@@ -33,12 +33,17 @@ class SiteNotebook:
         """Open it by the address that the book links to, and wait until its kernel has nothing to do."""
         self.begun = time.perf_counter()
         self.page.goto(f"{address}/lab/index.html?path={lite.FOLDER}/{self.name}")
+        self.wait_until_open()
+
+    def wait_until_open(self) -> None:
+        """Until the notebook is on the page and its kernel has nothing to do."""
         self.page.wait_for_function(f"{NOTEBOOK.replace('.', '?.')}?.model && document.querySelector('.jp-Notebook')")
         self.seconds["open after"] = time.perf_counter() - self.begun
         self.wait_until_idle()
         self.seconds["kernel ready after"] = time.perf_counter() - self.begun
 
     def wait_until_idle(self) -> None:
+        """Until its kernel is there and has nothing to do."""
         self.page.wait_for_function(f"{KERNEL}?.status === 'idle'")
 
     def command(self, name: str) -> None:

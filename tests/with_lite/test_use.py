@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from in_browser import SiteNotebook, failed, printed
+from in_browser import SECONDS, SiteNotebook, failed, printed
 from lab import THEMES
 from playwright.sync_api import expect
 
@@ -16,16 +16,21 @@ TIMINGS = {
 }
 
 
-# The file in which answers are counted has one that is right.
-COUNTED = """async () => {
+# Kept when the file in which answers are counted has one that is right; wait_for_function would not wait for a promise.
+COUNTED = """async (tries) => {
     const files = window.jupyterapp.serviceManager.contents;
-    try {
-        const kept = await files.get("my_notebooks/progress.json", {content: true});
-        const text = kept.format === "base64" ? atob(kept.content) : kept.content;  // as the kernel's drive wrote it
-        return JSON.stringify(text).replace(/[\\\\\\s]|\\\\n/g, "").includes('"right":true');
-    } catch {
-        return false;  // it is not there yet
+    for (let i = 0; i < tries; i++) {
+        try {
+            const kept = await files.get("my_notebooks/progress.json", {content: true});
+            const text = kept.format === "base64" ? atob(kept.content) : kept.content;  // as the drive wrote it
+            const found = typeof text === "string" ? JSON.parse(text) : text;
+            if (Object.values(found.exercises).some((entry) => entry.right)) return;
+        } catch (error) {
+            if (i === tries - 1) throw error;  // until then it may not be there yet
+        }
+        await new Promise((again) => setTimeout(again, 200));
     }
+    throw new Error("no answer was counted");
 }"""
 
 
@@ -61,7 +66,7 @@ def test_a_question_answers_and_the_answer_is_written(start, shots):
     expect(said).not_to_have_text(wrong)
     expect(said).to_contain_text("Right within")
     start.page.screenshot(path=shots / "question.png")
-    start.page.wait_for_function(COUNTED, polling=500)  # the page tells the kernel, which writes the file
+    start.page.evaluate(COUNTED, 5 * SECONDS)  # the page tells the kernel, which writes the file
     assert "00: 1 of 3 right." in printed(start.run(10))
 
 

@@ -17,15 +17,19 @@ SIDES = ("right", "left", "above left", "above right", "below right", "below lef
 GROUND = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1}  # so that no line runs through words
 
 
-def label(axes: Axes, at: tuple[float, float], words: str, *sides: str, gap: float = GAP, **style: Any) -> Annotation:
+def label(
+    axes: Axes, at: tuple[float, float], words: str, *sides: str, gap: float = GAP, far: float = 60.0, **style: Any
+) -> Annotation:
     """Words beside the point `at`, in data coordinates, on one of `sides`: "right", "above left" and the like.
 
     Of several sides, or of SIDES where none is given, the first is taken on which the words cover no curve, dot or
-    label drawn so far and stay inside the axes. Where none is free the search goes on farther off, and a line leads to
-    the point. All else of the figure is set and drawn before: to find a free place, its layout is made and kept.
+    label drawn so far and stay inside the axes. Where none is free the search goes on, up to `far` points off, and a
+    line leads to the point. All else of the figure is set and drawn before: to find a free place, its layout is made
+    and kept.
     """
     style = {"textcoords": "offset points", "fontsize": LABEL, "annotation_clip": False, **style}
-    place = _steps(sides[0]) * gap if len(sides) == 1 else _free_place(axes, at, words, sides or SIDES, gap, style)
+    sides = sides or SIDES
+    place = _steps(sides[0]) * gap if len(sides) == 1 else _free_place(axes, at, words, sides, (gap, far), style)
     across, up = np.sign(place).astype(int)
     if np.hypot(*place) > 3.5 * GAP:
         nearest = (0.5 - across / 2, 0.5 - up / 2)
@@ -39,8 +43,12 @@ def _steps(side: str) -> Any:
     return np.array([("right" in side) - ("left" in side), ("above" in side) - ("below" in side)])
 
 
-def _free_place(axes: Axes, at: Any, words: str, sides: Sequence[str], gap: float, style: dict[str, Any]) -> Any:
-    """The nearest offset, in points, at which the words cover nothing; where there is none, on the first side."""
+def _free_place(axes: Axes, at: Any, words: str, sides: Sequence[str], steps: tuple[float, float], style: Any) -> Any:
+    """The nearest offset, in points, at which the words cover nothing; where there is none, on the first side.
+
+    `steps`: how far one step of the search goes, and all of it.
+    """
+    gap, far = steps
     figure: Any = axes.get_figure()
     if isinstance(figure.get_layout_engine(), ConstrainedLayoutEngine):
         figure.draw_without_rendering()  # only now is known what stands where; from here on it stays there
@@ -52,7 +60,7 @@ def _free_place(axes: Axes, at: Any, words: str, sides: Sequence[str], gap: floa
     probe = axes.annotate(words, at, (0, 0), **style)
     size, point = _extent(probe).size, axes.transData.transform(at)
     probe.remove()
-    reach = gap * np.arange(1, max(2, 60 / gap))
+    reach = gap * np.arange(1, max(2, far / gap))
     offsets = [_steps(side) * (x, y) for side in sides for x in reach for y in (reach if all(_steps(side)) else [x])]
     for offset in sorted(offsets, key=lambda offset: np.hypot(*offset)):
         corner = point + offset * figure.dpi / 72 + (np.sign(offset) - 1) / 2 * size

@@ -61,7 +61,7 @@ def plane(
         words = f"{workload.label}\n{workload.prompt:,} → {workload.output:,}".replace(", ", ",\n")
         at = (workload.prompt, workload.output)  # of one that is cached, too: there is more room
         sides = ("below", "left", "below left") if workload.cached else SIDES
-        label(axes, at, words, *sides, gap=9, fontweight="bold")
+        label(axes, at, words, *sides, gap=9, far=120, fontweight="bold")
     return described(figure, *_words(deployment, workloads, batches, prefill_share))
 
 
@@ -129,3 +129,4 @@ def _workload_dot(axes: Axes, workload: "Workload") -> None:
         axes.annotate("", _place(workload), whole, arrowprops={"arrowstyle": "-|>", "color": QUIET, "shrinkB": 7})
         axes.plot(*whole, "o", markeredgecolor=MEASURED, markerfacecolor="white", markersize=8, zorder=5)
         label(axes, whole, f"{format_percent(workload.cached / workload.prompt)} cached", "above left", color=QUIET)
+        label(axes, _place(workload), f"{workload.prompt - workload.cached:,} new", "above right", color=QUIET)

@@ -6,7 +6,6 @@
 
 // ---------------------------------------------------------------------------------------------------------------------
 // 1. Arithmetic. First numbers and values as Python prints them.
-
 const MOST_TOKENS = 2 ** 53; // the largest count that a float64 holds exactly
 const total = (items, of) => items.reduce((sum, item) => sum + of(item), 0);
 const ratio = (over, under) => (under ? over / under : NaN);
@@ -15,7 +14,6 @@ const own = (object, name) => (Object.hasOwn(object, name) ? object[name] : unde
 const grouped = (digits) => digits.replace(/\B(?=(\d{3})+$)/g, ",");
 const minus = (x) => (x < 0 || Object.is(x, -0) ? "-" : "");
 const exponent = (power) => `e${power < 0 ? "-" : "+"}${String(Math.abs(power)).padStart(2, "0")}`;
-
 // round(|x| * 10 ** places), half to even and exact, as Python rounds: the digits of a whole number.
 function scaledDigits(x, places) {
   let [whole, bits] = [Math.abs(x), 0n]; // |x| = whole / 2 ** bits
@@ -75,7 +73,6 @@ function significant(value, digits) {
 }
 // With `digits` significant digits, an SI prefix and the unit: "15.01 GB". 999,999 B is 1.000 MB, as it is shown.
 const formatted = (unit) => (value, digits = 4) => {
-  if (typeof value !== "number") throw wrong("format", "value", value, "a number that a float holds");
   const [first, power] = Number.isFinite(value) ? significantDigits(value, digits) : ["0", 0];
   const size = Number(`${first}e${power - digits + 1}`);
   const [factor, prefix] = PREFIXES[unit].find(([least]) => size >= least) ?? [1, ""];
@@ -88,7 +85,6 @@ export const tokensLabel = (value) => // 1, 128, 1k, 12.8k, 1M
   value >= 1e6 ? `${general(value / 1e6, 4)}M` : value >= 1e3 ? `${general(value / 1e3, 4)}k` : general(value, 4);
 
 // ---- Refusals, and what a value must be
-
 // What the library refuses: `message` is its sentence, `kind` the class of its error.
 export class Refused extends Error {
   constructor(message, kind = "InvalidInputError") {
@@ -96,27 +92,26 @@ export class Refused extends Error {
   }
 }
 const refuse = (message, kind) => { throw new Refused(message, kind); };
-function wrong(owner, name, value, expected, remedy = "", kind = undefined) {
+function wrong(owner, name, value, expected, remedy = "") {
   const [said, letters] = [repr(value), [...repr(value)]];
   const shown = letters.length > 80 ? `${letters.slice(0, 60).join("")}... (${letters.length} characters)` : said;
-  return new Refused(`${owner}: ${name} is ${shown}; expected ${expected}${remedy && "; "}${remedy}.`, kind);
+  return new Refused(`${owner}: ${name} is ${shown}; expected ${expected}${remedy && "; "}${remedy}.`);
 }
-// What `make` makes; null where it is refused, as one of `kinds` if there are some.
-function unless(make, kinds = null) {
+// What `make` makes; null where it is refused.
+function unless(make) {
   try {
     return make();
   } catch (error) {
-    if (error instanceof Refused && (kinds === null || kinds.includes(error.kind))) return null;
+    if (error instanceof Refused) return null;
     throw error;
   }
 }
 
 const within = (least, most) => (value) => typeof value === "number" && least <= value && value <= most;
-const rule = (expected, takes, kind) => ({ expected, takes, kind });
+const rule = (expected, takes) => ({ expected, takes });
 const whole = (expected, least = 1, most = MOST_TOKENS) =>
   rule(expected, (value) => Number.isInteger(value) && least <= value && value <= most);
-const optional = ({ expected, takes, kind }) =>
-  rule(`${expected}, or None`, (value) => value == null || takes(value), kind);
+const optional = ({ expected, takes }) => rule(`${expected}, or None`, (value) => value == null || takes(value));
 const choice = (words) => rule(`one of ${words.join(", ")}`, (value) => words.includes(value));
 const [LARGEST, SMALLEST] = [Number.MAX_VALUE, Number.MIN_VALUE];
 const rate = (unit) => rule(`a finite number of ${unit}, more than zero`, within(SMALLEST, LARGEST));
@@ -127,11 +122,10 @@ const CACHED = whole("a whole number from 0 to 2**53, or an array of them", 0);
 const PLACES = whole("a whole number from 1 to 9.007199255e+15, or an array of them");
 const FLAG = rule("True or False", (value) => typeof value === "boolean");
 const FRACTION = rule("a fraction more than 0 and at most 1", within(SMALLEST, 1));
-const SECONDS = rule("a finite number of seconds, zero or more", within(0, LARGEST));
 // Refused where a value, in the order given, does not follow its rule: {name: [rule, value]}.
 function check(owner, values) {
-  for (const [name, [{ expected, takes, kind }, value]] of Object.entries(values)) {
-    if (!takes(value)) throw wrong(owner, name, value, expected, "", kind);
+  for (const [name, [{ expected, takes }, value]] of Object.entries(values)) {
+    if (!takes(value)) throw wrong(owner, name, value, expected);
   }
 }
 // The first whole number above `low` and up to `high` for which `holds`, and for all above it, by halving.
@@ -143,50 +137,7 @@ function firstOf(low, high, holds) {
   return high;
 }
 
-// ---- Precision: a dtype for each part
-
-const UNQUANTISED = ["fp32", "fp16", "bf16"];
-const MULTIPLIED_IN = { fp8: "fp8", nvfp4: "fp4" };
-const OTHER_16_BITS = { bf16: "fp16", fp16: "bf16" };
-const PARTS = ["experts", "head", "embedding", "other", "cache", "index", "state", "dispatch"];
-const bitsSaid = (dtype) => (/^[\d.]+(e[-+]?\d+)? bits$/.test(dtype) ? Number(dtype.slice(0, -5)) : NaN);
-
-// `parts`: dtypes by part, the keywords of the library's Precision; `bits`: of each dtype that has a name.
-class Precision {
-  constructor(parts, bits) {
-    const { blocks = "bf16", compute = null } = parts;
-    const isDtype = (value) => typeof value === "string" && (own(bits, value) || within(0.1, 64)(bitsSaid(value)));
-    const words = `a dtype, one of ${Object.keys(bits).join(", ")}, or such as '4.25 bits'`;
-    const dtype = rule(words, isDtype, "UnknownNameError");
-    const name = rule("a text, such as 'bf16'", (value) => typeof value === "string" && value !== "");
-    const others = Object.fromEntries(PARTS.map((part) => [part, [optional(dtype), parts[part]]]));
-    check("Precision", { blocks: [dtype, blocks], ...others, compute: [optional(name), compute] });
-    const plain = UNQUANTISED.includes(blocks) ? blocks : "bf16";
-    const usual = { experts: blocks, head: plain, embedding: plain, other: plain, cache: plain };
-    Object.assign(this, { bits, blocks, compute });
-    for (const part of PARTS) this[part] = parts[part] ?? usual[part] ?? null;
-    this.plain = plain === blocks || this.other !== "fp16" ? plain : "fp16"; // what is not quantised, and operands
-    this.computeBytes = compute === "fp4" ? 0.5 : this.bytes(compute ?? this.plain);
-    this.sentBytes = this.plain === "fp32" ? 4 : 2;
-    this.dispatchedBytes = this.dispatch === null ? this.sentBytes : this.bytes(this.dispatch);
-  }
-  with(parts) { return new Precision({ ...this, ...parts }, this.bits); }
-  bytes(dtype) { return (this.bits[dtype] ?? bitsSaid(dtype)) / 8; }
-  bytesOf(part) { return this.bytes(this[part] ?? this.cache); }
-  stateBytes(stated) {
-    return this.bytes(this.state || stated || (UNQUANTISED.includes(this.compute) ? this.compute : this.plain));
-  }
-  // The dtype that a kernel multiplies in, on a device with these peaks.
-  operand(kernel, peaks) {
-    const stored = kernel === "blocks" || kernel === "experts" ? this[kernel] : "";
-    if (this.compute !== null || peaks[MULTIPLIED_IN[stored]]) return this.compute ?? MULTIPLIED_IN[stored];
-    const plain = UNQUANTISED.includes(stored) ? stored : this.plain;
-    return peaks[OTHER_16_BITS[plain]] && !peaks[plain] ? OTHER_16_BITS[plain] : plain;
-  }
-}
-
 // ---- Laws of mixers: what a token attends to, what a pass reads, what a sequence holds. c: cached, n: new tokens.
-
 // How many of n tokens have a span below or at `limit`, as no more tokens are there; and the spans of n tokens, summed.
 const below = (limit, c, n) => Math.min(Math.max(Math.floor(limit - c), 0), n);
 const allSpans = (c, n) => n * c + (n * (n + 1)) / 2;
@@ -240,9 +191,7 @@ const lawOf = ({ kind, shared, ...numbers }) =>
   ({ ...ALL, fillsAt: null, ...LAWS[kind](numbers), ...(shared && { held: () => 0, fillsAt: null }) });
 
 // ---- Sizes: a model in a precision on some devices
-
 const LAYOUTS = { tensor: "tensor parallelism", expert: "data-parallel attention with expert parallelism" };
-
 // Copies of what the heads of a mixer share, over a tensor-parallel group; Refused where heads do not divide.
 function cacheCopies({ owner, heads = 0, kv_heads: kvHeads = 0, whole: all = false }, split) {
   const divides = (expected) => wrong(owner, "devices", BigInt(split), `a number that divides its ${expected}`);
@@ -251,81 +200,67 @@ function cacheCopies({ owner, heads = 0, kv_heads: kvHeads = 0, whole: all = fal
   return all ? split : kvHeads ? Math.max(1, split / kvHeads) : 1;
 }
 const copiedWeights = ({ copies }, split) => total(copies, (copy) => (cacheCopies(copy, split) - 1) * copy.weights);
-
 // Collectives of a pass, and the bytes that one device sends for one of its tokens.
-function collectivesOf(model, { sentBytes, dispatchedBytes }, devices, layout) {
+function collectivesOf(model, { sent, dispatched }, devices, layout) {
   if (devices === 1) return [0, 0];
-  const each = (2 * (devices - 1) * model.width * sentBytes) / devices;
+  const each = (2 * (devices - 1) * model.width * sent) / devices;
   if (layout === "tensor") return [model.reduces, model.reduces * each];
   const bytes = total(model.experts, ({ layers, routed_width: width, experts, picked }) => {
     let none = 1; // the chance that a device, with experts / devices of them, holds none of those picked
     for (let i = 0; i < picked; i += 1) none *= Math.max(0, experts - experts / devices - i) / (experts - i);
-    return layers * width * ((devices - 1) * (1 - none)) * (dispatchedBytes + sentBytes);
+    return layers * width * ((devices - 1) * (1 - none)) * (dispatched + sent);
   });
   return [total(model.experts, ({ layers }) => 2 * layers), bytes];
 }
 // All layers of one kernel: FLOPs and bytes of one sequence.
-function layerKind(kernel, precision, split) {
+function layerKind(kernel, { bytes, operand, state, usual_state: usual }, split) {
   const { layers, label, cache_part: part = "cache", fresh_pair_flops: fresh } = kernel;
   const [of, copies] = [(name) => kernel[name] ?? 0, layers * (kernel.copied_whole ? split : 1)];
   const cache = layers * of("cache_elements") * cacheCopies(kernel, split);
-  const state = precision.stateBytes(kernel.state_dtype) * of("state_elements");
+  const stateBytes = (state ?? kernel.state_bytes ?? usual) * of("state_elements");
   return {
-    part: `${layers} x ${label}`, label, layers, law: lawOf(kernel.law), pairFlops: copies * of("pair_flops"),
+    label, layers, law: lawOf(kernel.law), pairFlops: copies * of("pair_flops"),
     freshPairFlops: copies * (fresh ?? of("pair_flops")), expandFlops: copies * of("expand_flops"),
-    tokenFlops: copies * of("token_flops"), cacheBytes: cache * precision.bytesOf(part),
-    stateBytes: layers * (state + precision.computeBytes * of("conv_elements")),
+    tokenFlops: copies * of("token_flops"), cacheBytes: cache * bytes[part],
+    stateBytes: layers * (stateBytes + operand * of("conv_elements")),
   };
 }
 const kindBytes = (kind, tokens) => kind.cacheBytes * kind.law.held(tokens) + kind.stateBytes;
-
+// `shares_head`: of a draft whose head is its target's, which lies in memory once.
 function sizesOf(model, precision, devices, layout) {
   const [split, replicas] = layout === "tensor" ? [devices, 1] : [1, devices];
-  const { weights, experts: ffns, again, head_bias: bias } = model;
-  const [of, every] = [(part) => precision.bytesOf(part), (count) => total(ffns, (ffn) => ffn.layers * count(ffn))];
-  const copied = total(model.mixers, (mixer) => mixer.layers * copiedWeights(mixer, split));
-  const stored = total(model.mixers, (mixer) => mixer.stored * copiedWeights(mixer, split));
+  const { weights, experts: ffns, again, head_bias: bias, shares_head: shared } = model;
+  const { bytes } = precision;
+  const every = (count) => total(ffns, (ffn) => ffn.layers * count(ffn));
+  const copies = (layers) => total(model.mixers, (mixer) => mixer[layers] * copiedWeights(mixer, split));
+  const [copied, stored] = [copies("layers"), copies("stored")];
   const routers = (split - 1) * every((ffn) => ffn.router_weights);
-  const other = weights.other - every((ffn) => ffn.experts * ffn.other_weights) - bias + routers;
-  const blocks = replicas * ((weights.blocks + stored) * of("blocks") + other * of("other"));
-  const more = (again[0] + copied - stored - model.idle_weights) * of("blocks") + again[1] * of("other");
-  const headBytes = replicas * (weights.head * of("head") + bias * of("other"));
-  const expertBytes = (ffn) => ffn.weights * of("experts") + ffn.other_weights * of("other");
-  const resident = every((ffn) => replicas * Math.ceil(ffn.experts / replicas) * expertBytes(ffn));
-  const picked = every((ffn) => ffn.picked * ffn.weights);
+  const blocks = (weights.blocks + stored) * bytes.blocks + (weights.other + routers) * bytes.other;
+  const more = (again.blocks + copied - stored) * bytes.blocks + again.other * bytes.other;
+  const head = weights.head * bytes.head + bias * bytes.other;
+  const expertBytes = (ffn) => ffn.weights * bytes.experts + ffn.other_weights * bytes.other;
+  const resident = every((ffn) => Math.ceil(ffn.experts / replicas) * expertBytes(ffn));
   const [collectives, collectiveBytes] = collectivesOf(model, precision, devices, layout);
   return {
-    tokenFlops: 2 * (model.block_matmul_weights - picked + copied + routers), expertFlops: 2 * picked,
-    logitFlops: 2 * weights.head, blockBytes: blocks + replicas * more, headBytes,
+    tokenFlops: 2 * (weights.used + copied + routers), expertFlops: 2 * weights.picked, logitFlops: 2 * weights.head,
+    blockBytes: replicas * (blocks + more), headBytes: replicas * head,
+    residentBytes: replicas * (blocks + resident + weights.embedding * bytes.embedding + (shared ? 0 : head)),
     replicas, collectives, collectiveBytes, kinds: model.kernels.map((kernel) => layerKind(kernel, precision, split)),
     experts: ffns.map((ffn) => ({
       bytes: ffn.experts * ffn.layers * expertBytes(ffn),
       logIdle: ffn.picked < ffn.experts ? Math.log1p(1 - ffn.picked / ffn.experts - 1) : -Infinity,
     })),
-    residentBytes: blocks + headBytes + replicas * weights.embedding * of("embedding") + resident,
   };
 }
-// A draft head beside its target: what it shares lies in memory once, as the target's.
-function draftSizesOf({ body, projection, shares_head: shared }, precision, devices, layout) {
-  const sizes = sizesOf(body, precision, devices, layout);
-  const bytes = sizes.replicas * projection * precision.bytesOf("blocks");
-  const [tokenFlops, blockBytes] = [sizes.tokenFlops + 2 * projection, sizes.blockBytes + bytes];
-  const residentBytes = sizes.residentBytes + bytes - (shared ? sizes.headBytes : 0);
-  return { ...sizes, tokenFlops, blockBytes, residentBytes };
-}
-
 // ---- Work of passes, and its time under the roofline
-
 const NOTHING = { weights: 0, cacheRead: 0, cacheWrite: 0, state: 0, times: 1 };
-const work = (part, kernel, flops, more) => ({ part, kernel, flops, ...NOTHING, ...more });
-
+const work = (kernel, flops, more) => ({ kernel, flops, ...NOTHING, ...more });
 // Dense linear layers, routed experts, LM head. `fullest`: tokens of the fullest device over their mean.
 function linearWork(sizes, tokens, logits, times = 1, fullest = 1) {
   const streamed = total(sizes.experts, ({ bytes, logIdle }) => -bytes * Math.expm1(tokens * logIdle));
-  const one = { weights: sizes.blockBytes, times };
-  const dense = work("linear layers", "blocks", sizes.tokenFlops * tokens * fullest, one);
-  const routed = work("routed experts", "experts", sizes.expertFlops * tokens, { weights: streamed, times });
-  const head = work("LM head", "head", sizes.logitFlops * logits * fullest, { weights: sizes.headBytes, times });
+  const dense = work("blocks", sizes.tokenFlops * tokens * fullest, { weights: sizes.blockBytes, times });
+  const routed = work("experts", sizes.expertFlops * tokens, { weights: streamed, times });
+  const head = work("head", sizes.logitFlops * logits * fullest, { weights: sizes.headBytes, times });
   return sizes.experts.length ? [dense, routed, head] : [dense, head];
 }
 function pairWork(kind, read, pairs) {
@@ -335,18 +270,18 @@ function pairWork(kind, read, pairs) {
 // Attention, or the update of a constant state, of all layers of one kind: in one pass, and in decode steps together.
 function attentionWork(kind, n, c, batch, times = 1) {
   const [cache, state] = [batch * kind.cacheBytes, 2 * batch * kind.stateBytes];
-  if (!cache) return work(kind.part, "attention", batch * n * kind.tokenFlops, { state, times });
+  if (!cache) return work("attention", batch * n * kind.tokenFlops, { state, times });
   const read = kind.law.read(c, n);
   const flops = batch * pairWork(kind, read, kind.law.spanSum(c, n));
-  return work(kind.part, "attention", flops, { cacheRead: cache * read, cacheWrite: cache * n, times });
+  return work("attention", flops, { cacheRead: cache * read, cacheWrite: cache * n, times });
 }
 function attentionOfSteps(kind, prompt, steps, batch) {
   const [cache, state] = [batch * kind.cacheBytes, 2 * batch * steps * kind.stateBytes];
-  if (!cache) return [work(kind.part, "attention", batch * steps * kind.tokenFlops, { state })];
+  if (!cache) return [work("attention", batch * steps * kind.tokenFlops, { state })];
   return kind.law.stretches(prompt, steps).map(([c, n]) => {
     const spans = kind.law.spanSum(c, n);
     const moved = { cacheRead: cache * kind.law.readSum(c, n, spans), cacheWrite: cache * n };
-    return work(kind.part, "attention", batch * kind.pairFlops * spans, moved);
+    return work("attention", batch * kind.pairFlops * spans, moved);
   });
 }
 // Sequences that there would be if each device that serves its own had as many as the fullest.
@@ -366,32 +301,27 @@ function decodeSteps(sizes, prompt, number, batch) {
   return passesOf(sizes, attention, batch, batch, batch, number);
 }
 
-const SUMS = ["flops", "weights", "cacheRead", "cacheWrite", "state", "computeSeconds", "memorySeconds", "seconds"];
-const DONE = new Set(["flops", "cacheRead", "cacheWrite", "state"]); // less where devices less full wait
+const DONE = ["flops", "cacheRead", "cacheWrite", "state"]; // less where devices less full wait
+const SUMS = [...DONE, "weights", "computeSeconds", "memorySeconds", "seconds"];
 const bytesOf = (one) => one.weights + one.cacheRead + one.cacheWrite + one.state;
-
 // The seconds of a work under its roof, each time that it runs; they are put into it, too.
 function underRoof({ peaks, bandwidth, efficiency }, one) {
   [one.computeSeconds, one.memorySeconds] = [one.flops / peaks[one.kernel], bytesOf(one) / bandwidth];
   const { computeSeconds: compute, memorySeconds: memory } = one;
   return (one.seconds = efficiency.overlap ? Math.max(compute, memory) : compute + memory);
 }
-// Works, each under its roof, or whole roofs, added up; `bound`: what binds, "both" where they differ.
-class Roof {
-  constructor(kernel = "") {
-    Object.assign(this, { kernel, bounds: new Set() });
-    for (const name of SUMS) this[name] = 0;
+// Works under their roofs, added up, each as often as it runs: those of attention, or of all linear layers.
+function summed(runs, ofAttention) {
+  const sums = Object.fromEntries(SUMS.map((name) => [name, 0]));
+  for (const { works, done } of runs) {
+    for (const one of works.filter(({ kernel }) => ofAttention === (kernel === "attention"))) {
+      const share = one.kernel === "experts" ? 1 : done;
+      for (const name of SUMS) sums[name] += one[name] * one.times * (DONE.includes(name) ? share : 1);
+    }
   }
-  add(one, times = 1, done = 1) {
-    for (const name of SUMS) this[name] += one[name] * (DONE.has(name) ? times * done : times);
-    const bounds = one.bounds ?? [one.computeSeconds > one.memorySeconds ? "compute" : "memory"];
-    if (one.seconds * times) for (const bound of bounds) this.bounds.add(bound);
-  }
-  get bytes() { return bytesOf(this); }
-  get intensity() { return ratio(this.flops, this.bytes); }
-  get bound() { return this.bounds.size > 1 ? "both" : ([...this.bounds][0] ?? "nothing"); }
+  return { ...sums, bytes: bytesOf(sums) };
 }
-// Passes on a deployment, one after another: bytes and FLOPs of all devices, seconds of the group; `roofs` by part.
+// Passes on a deployment, one after another: bytes and FLOPs of all devices, seconds of the group.
 class Phase {
   constructor(deployment, runs) {
     const { efficiency, linkRate: link, collectiveLatency: latency } = deployment;
@@ -402,61 +332,36 @@ class Phase {
     this.overhead = this.passes * efficiency.overhead;
     this.seconds = busy + this.communication + this.overhead;
   }
-  get roofs() {
-    if (this.found) return this.found;
-    this.found = {};
-    for (const { works, done } of this.runs) {
-      for (const one of works) {
-        const roof = (this.found[one.part] ??= new Roof(one.kernel));
-        roof.add(one, one.times, one.kernel === "experts" ? 1 : done);
-      }
-    }
-    return this.found;
-  }
-  sum(of) {
-    const found = new Roof();
-    for (const roof of Object.values(this.roofs)) if (of(roof.kernel)) found.add(roof);
-    return found;
-  }
-  get linear() { return this.sum((kernel) => kernel !== "attention"); }
-  get attention() { return this.sum((kernel) => kernel === "attention"); }
-  get flops() { return this.sum(() => true).flops; }
-  get bytes() { return this.sum(() => true).bytes; }
+  get linear() { return summed(this.runs, false); }
+  get attention() { return summed(this.runs, true); }
+  get flops() { return this.linear.flops + this.attention.flops; }
 }
 
 // ---- Deployment: a model on devices, and what their memory holds
-
-const EFFICIENCY = {
-  mfu: FRACTION, mbu: FRACTION, overhead: SECONDS, overlap: FLAG,
-  all_reduce_latency: SECONDS, all_to_all_latency: SECONDS,
-};
-const GIVEN = { devices: 1, layout: "tensor", link: null, memoryFraction: 0.9, speculation: null };
+const GIVEN = { devices: 1, layout: "tensor", memoryFraction: 0.9, speculation: null };
 const MOST_DEVICES = 1024; // of one group that a remedy may name
-
 // As the library's Deployment. `given`: model, accelerator, precision, efficiency, and what of GIVEN differs.
 class Deployment {
   constructor(given) {
     Object.assign(this, GIVEN, given, { given });
-    const { model, accelerator, devices, layout, link, memoryFraction, precision, efficiency, speculation } = this;
-    const [layouts, bandwidth] = [choice(Object.keys(LAYOUTS)), optional(rate("byte/s"))];
-    check("Deployment", { devices: [COUNT, devices], layout: [layouts, layout], link: [bandwidth, link] });
+    const { model, accelerator, devices, layout, memoryFraction, precision, efficiency, speculation } = this;
+    check("Deployment", { devices: [COUNT, devices], layout: [choice(Object.keys(LAYOUTS)), layout] });
     check("Deployment", { memory_fraction: [FRACTION, memoryFraction] });
     const [name, { peaks }] = [repr(accelerator.name), accelerator];
     const unlinked = `has no link figure, so what ${BigInt(devices)} devices send cannot be timed`;
+    const remedy = "give link= in byte/s one way, or take devices=1";
     this.collectiveLatency = efficiency[layout === "tensor" ? "all_reduce_latency" : "all_to_all_latency"];
-    this.linkRate = link ?? accelerator.link;
-    if (devices > 1 && this.linkRate === null) {
-      refuse(`Deployment: ${name} ${unlinked}; give link= in byte/s one way, or take devices=1.`);
-    }
-    this.peaks = mapped({ blocks: 0, experts: 0, head: 0, attention: 0 }, (_, kernel) => {
-      const dtype = precision.operand(kernel, peaks);
+    this.linkRate = accelerator.link;
+    if (devices > 1 && this.linkRate === null) refuse(`Deployment: ${name} ${unlinked}; ${remedy}.`);
+    this.peaks = mapped(precision.operands, (dtypes) => { // the first that the device multiplies in
+      const dtype = dtypes.find((one) => own(peaks, one)) ?? dtypes.at(-1);
       const known = `it has ${Object.keys(peaks).join(", ")}. Choose one of these to compute in.`;
       const missing = () => refuse(`Accelerator ${name} has no ${dtype} peak; ${known}`, "UnknownNameError");
       return devices * efficiency.mfu * (own(peaks, dtype) ?? missing());
     });
     if (model.unknown) refuse(model.unknown);
     this.sizes = sizesOf(model, precision, devices, layout);
-    this.draftSizes = speculation && draftSizesOf(speculation.draft, precision, devices, layout);
+    this.draftSizes = speculation && sizesOf(speculation.draft, precision, devices, layout);
     this.weightBytes = this.sizes.residentBytes + (this.draftSizes?.residentBytes ?? 0);
     this.memoryAvailable = memoryFraction * devices * accelerator.memory;
     this.memoryFree = this.memoryAvailable - this.weightBytes;
@@ -472,22 +377,23 @@ class Deployment {
   memoryNeeded(tokens, batch = 1) { return this.weightBytes + seats(this.sizes, batch) * this.sequenceBytes(tokens); }
   fits(tokens, batch = 1) { return this.memoryNeeded(tokens, batch) <= this.memoryAvailable; }
 }
-// The deployment of settings: names of the data's lists, or objects of the same form in their place.
+// The deployment of settings: names in the data's lists, or objects of the same form in their place.
 export function deploymentOf(data, settings) {
-  const { precision = "bf16", efficiency = "floor" } = settings;
-  const find = (list, kind) => (typeof settings[kind] === "object" && settings[kind])
-    || list.find((one) => one.name === settings[kind])
-    || refuse(`Unknown ${kind} ${repr(settings[kind])}: expected one of the ${list.length} here.`, "UnknownNameError");
-  const set = { model: find(data.models, "model"), accelerator: find(data.accelerators, "accelerator") };
-  const parts = typeof precision === "object" && precision !== null ? precision : { blocks: precision };
-  set.precision = new Precision(own(data.precisions, precision) ?? parts, data.bits);
-  const { efficiencies, no_efficiencies: none = `Unknown efficiency ${repr(efficiency)}.` } = set.accelerator;
+  function find(kind, choices, usual) {
+    const wanted = settings[kind] ?? usual;
+    if (typeof wanted === "object") return wanted;
+    const found = Array.isArray(choices) ? choices.find(({ name }) => name === wanted) : own(choices, wanted);
+    const unknown = `Unknown ${kind} ${repr(wanted)}: expected one of the ${Object.keys(choices).length} here.`;
+    return found ?? refuse(unknown, "UnknownNameError");
+  }
+  const [model, accelerator] = [find("model", data.models), find("accelerator", data.accelerators)];
+  const precision = find("precision", data.precisions, "bf16");
+  const { efficiencies, no_efficiencies: none } = accelerator; // published for its kind, or why there are none
   const known = { ...data.efficiencies, ...efficiencies };
-  const numbers = typeof efficiency === "object" ? efficiency : own(known, efficiency);
-  set.efficiency = { ...data.efficiencies.floor, ...(numbers ?? refuse(none)) };
-  check("Efficiency", mapped(EFFICIENCY, (one, name) => [one, set.efficiency[name]]));
-  for (const name of Object.keys(GIVEN)) if (settings[name] !== undefined) set[name] = settings[name];
-  return new Deployment(set);
+  if (none && typeof settings.efficiency === "string" && !own(known, settings.efficiency)) refuse(none);
+  const efficiency = { ...data.efficiencies.floor, ...find("efficiency", known, "floor") };
+  const others = Object.entries(settings).filter(([name, value]) => name in GIVEN && value !== undefined);
+  return new Deployment({ ...Object.fromEntries(others), model, accelerator, precision, efficiency });
 }
 // The largest batch of sequences that hold `tokens` tokens each; 0 when not even one fits.
 export function largestBatch(d, tokens) {
@@ -515,13 +421,10 @@ export function requireFit(d, tokens, batch = 1) {
   const remedy = `What would fit: ${found.join("; or ") || nothing}.`;
   refuse(`${what} on ${on} needs ${formatBytes(needed)} ${parts}; ${there}. ${remedy}`, "DoesNotFitError");
 }
-const [FP8, INT4] = ["fp8", "int4"].map((dtype) => ({ blocks: dtype, experts: dtype }));
-const SMALLER = [["an fp8 cache", { cache: "fp8" }], ["fp8 weights", FP8], ["int4 weights", INT4]];
-SMALLER.push(["int4 weights and an fp8 cache", { ...INT4, cache: "fp8" }]);
 // The smallest change of each kind that fits: batch, precision, devices.
 function remedies(d, tokens, batch) {
-  const [largest, stored] = [largestBatch(d, tokens), (parts) => d.with({ precision: d.precision.with(parts) })];
-  const [dtypes] = SMALLER.find(([, parts]) => stored(parts).fits(tokens, batch)) ?? [];
+  const [largest, { smaller = {} }] = [largestBatch(d, tokens), d.precision];
+  const dtypes = Object.keys(smaller).find((words) => d.with({ precision: smaller[words] }).fits(tokens, batch));
   const found = [...(largest ? [`batch=${BigInt(largest)}`] : []), ...(dtypes ? [dtypes] : [])];
   return d.linkRate === null ? found : [...found, ...moreDevices(d, tokens, batch, !found.length)];
 }
@@ -540,20 +443,18 @@ function moreDevices(d, tokens, batch, alone) {
   return second;
 }
 
-// ---- Requests. d: a deployment, r: {prompt, output, cached}.
-
+// ---- Requests. d: a deployment, r: {prompt, output, cached}, which `requestOf` has let through.
 export function requestOf({ prompt, output, cached = 0 }) {
   check("Request", { prompt: [TOKENS, prompt], output: [TOKENS, output], cached: [CACHED, cached] });
   if (cached < prompt) return { prompt, output, cached };
   const most = "at least one prompt token must be computed, so expected at most prompt - 1";
   return refuse(`Request: cached is ${commas(cached)} but the prompt has ${commas(prompt)} tokens; ${most}.`);
 }
-const named = (what, run) => ({ ...run, works: run.works.map((one) => ({ ...one, part: `${what}: ${one.part}` })) });
 // The prompts of a batch, in one pass, or one on each device with sequences of its own; a draft prefills them likewise.
 function prefillPhase(d, prompt, cached, batch) {
   const [{ sizes, draftSizes }, n] = [d, prompt - cached];
-  const drafting = (...of) => (draftSizes ? [named("drafting", equalPasses(draftSizes, n, cached, ...of))] : []);
-  const passes = (...of) => [equalPasses(sizes, n, cached, ...of), ...drafting(...of)];
+  const models = draftSizes ? [sizes, draftSizes] : [sizes];
+  const passes = (...of) => models.map((each) => equalPasses(each, n, cached, ...of));
   if (sizes.replicas === 1) return new Phase(d, passes(batch, 1, 1));
   const [full, rest] = [Math.floor(batch / sizes.replicas), batch % sizes.replicas];
   const last = passes(Math.max(rest, 1), 1, Math.min(rest, 1));
@@ -563,16 +464,15 @@ function prefillPhase(d, prompt, cached, batch) {
 function decodePhase(d, prompt, output, batch) {
   const { sizes, speculation, draftSizes } = d;
   if (!speculation) return new Phase(d, [decodeSteps(sizes, prompt, output - 1, batch)]);
-  const [{ draftTokens: drafts, acceptance }, context] = [speculation, prompt + (output - 2) / 2];
+  const [{ draft_tokens: drafts, acceptance }, context] = [speculation, prompt + (output - 2) / 2];
   const tokens = -Math.expm1((drafts + 1) * Math.log1p(acceptance - 1)) / (1 - acceptance); // of a round
   const rounds = (output - 1) / tokens;
-  const verifying = named("verifying", equalPasses(sizes, drafts + 1, context, batch, drafts + 1, rounds));
-  const drafting = named("drafting", equalPasses(draftSizes, 1, context, batch, 1, rounds * drafts));
+  const verifying = equalPasses(sizes, drafts + 1, context, batch, drafts + 1, rounds);
+  const drafting = equalPasses(draftSizes, 1, context, batch, 1, rounds * drafts);
   return new Phase(d, [verifying, drafting]);
 }
 // Cost of `batch` identical requests, prefilled in one pass and decoded in lockstep: both clocks, both phases.
-export function requestCost(d, request, batch = 1) {
-  const { prompt, output, cached } = requestOf(request);
+export function requestCost(d, { prompt, output, cached }, batch = 1) {
   check("request_cost", { batch: [TOKENS, batch] });
   const [limit, tokens, name] = [d.maxPositions, prompt + output, d.model.name];
   const both = `prompt ${commas(prompt)} + output ${commas(output)} is ${commas(tokens)} tokens`;
@@ -586,16 +486,13 @@ export function requestCost(d, request, batch = 1) {
     prefill, decode, ttft, seconds, undisturbed: ttft + decode.seconds,
     tpot: ratio(decode.seconds, output - 1), decodeShare: decode.seconds / seconds,
     get flops() { return prefill.flops + decode.flops; }, // summed only where somebody asks
-    get bytes() { return prefill.bytes + decode.bytes; },
   };
 }
 
 // ---- A full server: requests that come and go
-
 const middle = ({ prompt, output }) => prompt + Math.floor((output + 1) / 2); // tokens held in the middle of the answer
-
 // How many identical requests are under way at a time when memory is full on average; 0 when not even one fits.
-export const memoryBatch = (d, r) => largestBatch(d, middle(requestOf(r)));
+export const memoryBatch = (d, r) => largestBatch(d, middle(r));
 function fullBatch(d, r) {
   const found = memoryBatch(d, r);
   if (!found) requireFit(d, r.prompt + r.output);
@@ -603,7 +500,7 @@ function fullBatch(d, r) {
 }
 // `batch` identical requests in steady state, null: the memory batch. Seconds of the GPU clock.
 export function steadyState(d, request, batch = null, mixed = false) {
-  const { prompt, output, cached } = requestOf(request);
+  const { prompt, output, cached } = request;
   check("steady_state", { batch: [optional(BATCH), batch], mixed: [FLAG, mixed] });
   const [alone, steps] = [requestCost(d, request), output - 1];
   if (batch === null) batch = fullBatch(d, request);
@@ -623,11 +520,9 @@ export function steadyState(d, request, batch = null, mixed = false) {
   };
 }
 // Seconds of one pass that carries `batch` decode tokens and the prompt tokens that arrive meanwhile.
-function mixedPass(d, request, batch) {
-  const [{ prompt, output, cached }, { sizes, speculation }] = [requestOf(request), d];
-  const [steps, n] = [output - 1, prompt - cached];
+function mixedPass(d, { prompt, output, cached }, batch) {
+  const [{ sizes }, steps, n] = [d, output - 1, prompt - cached];
   if (!steps) refuse("mixed_pass: the request has one output token; it has no decode step to ride on.");
-  if (speculation) refuse("mixed_pass: a mixed pass has one token a sequence; take no drafts.");
   const [begun, tokens] = [batch / steps, batch + (batch / steps) * n];
   const attention = sizes.kinds.map((kind) => attentionWork(kind, n, cached, 1, begun));
   const works = [...linearWork(sizes, tokens, batch + begun), ...attention];
@@ -636,8 +531,8 @@ function mixedPass(d, request, batch) {
 }
 // The largest batch of identical requests whose TPOT is at most `tpot`: {batch, binds, state}.
 export function atLatency(d, request, tpot = 0.03, mixed = false) {
-  const { output } = requestOf(request);
   check("at_latency", { tpot: [rate("seconds a token"), tpot], mixed: [FLAG, mixed] });
+  const { output } = request;
   if (output < 2) throw wrong("at_latency", "output", output, "2 or more", "one output token has no TPOT");
   const stateOf = (batch) => steadyState(d, request, batch, mixed);
   const [full, one] = [stateOf(fullBatch(d, request)), stateOf(1)];
@@ -650,13 +545,12 @@ export function atLatency(d, request, tpot = 0.03, mixed = false) {
 }
 
 // ---- Estimates, in one line each
-
 function passOf(d, batch) {
   if (batch > MOST_TOKENS) throw wrong("pass_cost", "batch", BigInt(batch), BATCH.expected);
   return new Phase(d, [equalPasses(d.sizes, 1, 0, batch, 1)]);
 }
 // Tokens in one pass at which the linear layers turn from memory bound to compute bound.
-export const ridgeTokens = (d) => ((d.peaks.blocks / d.bandwidth) * d.precision.bytesOf("blocks")) / 2;
+export const ridgeTokens = (d) => ((d.peaks.blocks / d.bandwidth) * d.precision.bytes.blocks) / 2;
 // Block weights that one token uses over those that a decode step at `batch` reads.
 function usedOverRead({ model: { experts, block_matmul_weights: used }, sizes }, batch = 1) {
   const distinct = experts.map((ffn, i) => -ffn.experts * Math.expm1(batch * sizes.experts[i].logIdle));
@@ -664,39 +558,35 @@ function usedOverRead({ model: { experts, block_matmul_weights: used }, sizes },
   return used / (used + total(idle, (weights) => weights));
 }
 // About prefill time over decode time at `batch`: decode heavy is much below 1.
-export function rho(d, request, batch = 1) {
-  const { prompt, output, cached } = requestOf(request);
+export function rho(d, { prompt, output, cached }, batch = 1) {
   check("rho", { batch: [TOKENS, batch] });
   return ((prompt - cached) / output) * Math.min((batch * usedOverRead(d, batch)) / ridgeTokens(d), 1);
 }
 // Time to read caches over time to compute the linear layers at peak, whatever the batch and the memory.
-export function chi(d, request) {
-  const [{ prompt, output, cached }, { kinds, replicas }] = [requestOf(request), d.sizes];
+export function chi(d, { prompt, output, cached }) {
+  const { kinds, replicas } = d.sizes;
   const each = total(kinds, (kind) => kind.cacheBytes * (kind.law.read(prompt + output / 2 - 1, 1) + 1));
   const computing = ((prompt - cached + output) * passOf(d, replicas).linear.computeSeconds) / replicas;
   return (output * each) / d.bandwidth / computing;
 }
 // The batch at which the linear layers of passes that mix prefill in turn compute bound.
-export function roofBatch(d, request) {
-  const { prompt, output, cached } = requestOf(request);
-  return ridgeTokens(d) / usedOverRead(d, MOST_TOKENS) / (1 + (prompt - cached) / output);
-}
+export const roofBatch = (d, { prompt, output, cached }) =>
+  ridgeTokens(d) / usedOverRead(d, MOST_TOKENS) / (1 + (prompt - cached) / output);
 // Roof batch over memory batch: above 1, memory is full before the linear layers are busy.
 export function omega(d, request) {
-  const [{ prompt, output }, none] = [requestOf(request), "keeps no growing cache, so omega says nothing about it"];
+  const none = "keeps no growing cache, so omega says nothing about it";
   if (d.memoryFree <= 0) requireFit(d, 1);
   if (!d.cacheBytesPerToken) refuse(`omega: ${d.model.name} ${none}.`);
-  return (roofBatch(d, request) * d.sequenceBytes(prompt + output / 2)) / d.memoryFree;
+  return (roofBatch(d, request) * d.sequenceBytes(request.prompt + request.output / 2)) / d.memoryFree;
 }
 
 // ---- The cache over an answer
-
 // [{label, layers, bytes}] by kind of layer: what one sequence of `tokens` tokens holds.
 export const cacheByKind = ({ sizes }, tokens) =>
   sizes.kinds.map((kind) => ({ label: kind.label, layers: kind.layers, bytes: kindBytes(kind, tokens) }));
 // The step that emits output token `position` + 1: {linear, neighbours, own, other, seconds}.
 export function stepParts(d, request, position, batch = 1, together = false) {
-  const [{ prompt, output }, { sizes }] = [requestOf(request), d];
+  const [{ prompt, output }, { sizes }] = [request, d];
   check("step_parts", { position: [PLACES, position], batch: [BATCH, batch], together: [FLAG, together] });
   requestCost(d, request);
   requireFit(d, together ? prompt + output : middle(request), batch);
@@ -726,27 +616,16 @@ export function spanWhereCachePassesWeights({ sizes }, batch = 1) {
   const peak = Math.min(...peaks.filter(above));
   return firstOf(Math.max(end - anew, ...peaks.filter((at) => at < peak)), peak, above);
 }
-// Cache reads of all decode steps: as they are, as if the cache never grew, or had its final size all along.
+// Cache reads of all decode steps: as they are, and as if the cache had its final size all along.
 export function answerTraffic(d, request, batch = 1) {
-  const { prompt, output } = requestOf(request);
   check("answer_traffic", { batch: [BATCH, batch] });
-  const triangle = requestCost(d, request, batch).decode.attention.cacheRead;
-  const reads = (c) => total(d.sizes.kinds, (kind) => attentionWork(kind, 1, c, batch).cacheRead);
-  const [flat, end] = [prompt, prompt + output - 2].map((c) => (output > 1 ? (output - 1) * reads(c) : 0));
-  return { triangle, flat, end };
+  const [triangle, steps] = [requestCost(d, request, batch).decode.attention.cacheRead, request.output - 1];
+  const last = request.prompt + steps - 1; // tokens that the last step finds
+  const end = total(d.sizes.kinds, (kind) => attentionWork(kind, 1, last, batch).cacheRead);
+  return { triangle, end: steps ? steps * end : 0 };
 }
 
 // ---- What a faster prefill buys, and what tokens cost
-
-const DURATION = rule("a number of at least 0, or an array of them", within(0, LARGEST));
-const TIMES = rule("a number above 0, or an array of them", within(SMALLEST, Infinity));
-// Amdahl's law: time before over time after a prefill k times faster.
-export function fasterPrefill(prefill, decode, k) {
-  check("faster_prefill", { prefill_seconds: [DURATION, prefill], decode_seconds: [DURATION, decode], k: [TIMES, k] });
-  const expected = "one time above 0, as decode_seconds is 0 too";
-  if (!prefill && !decode) throw wrong("faster_prefill", "prefill_seconds", asFloat(0), expected);
-  return (prefill + decode) / (prefill / k + decode);
-}
 // The least output at which prefill is under `share` of the GPU clock.
 export function breakEvenOutput(d, prompt, batch = 1, share = 0.05) {
   check("break_even_output", { prompt: [PLACES, prompt], batch: [BATCH, batch], share: [FRACTION, share] });
@@ -759,27 +638,24 @@ export function breakEvenOutput(d, prompt, batch = 1, share = 0.05) {
 }
 // GPU seconds of an output token at `batch` over those of a prompt token in a prefill of `prompt` tokens alone.
 export function outputTokenInPromptTokens(d, request, batch, prompt = 1024) {
-  requestOf(request);
   check("output_token_in_prompt_tokens", { batch: [BATCH, batch], prompt: [BATCH, prompt] });
   return steadyState(d, request, batch).step / batch / (prefillPhase(d, prompt, 0, 1).seconds / prompt);
 }
 // Price of one request in steady state, in the currency of `hourly`, the price of a device for a busy hour.
 export function priceOfRequest(d, request, batch, hourly) {
-  requestOf(request);
   check("price_of_request", { batch: [BATCH, batch], price_per_hour: [rate("currency an hour"), hourly] });
   return (steadyState(d, request, batch).secondsPerRequest * d.devices * hourly) / 3600;
 }
 
 // ---- Levers: changes of a case, {d, r, batch}
-
 const onDeployment = (change) => (one) => ({ ...one, d: one.d.with(change(one.d)) });
 const onAccelerator = (change) => onDeployment(({ accelerator: old }) => ({ accelerator: { ...old, ...change(old) } }));
 const onRequest = (change) => (one) => ({ ...one, r: { ...one.r, ...change(one.r) } });
-const quantised = (parts) => onDeployment(({ precision }) => ({ precision: precision.with(parts) }));
-
+const stored = (words) => onDeployment(({ precision }) => ({ precision: precision.smaller[words] }));
 // What one may do, in words to a change; not what is there already.
-function usualLevers({ model, accelerator, precision, devices, speculation }, r) {
-  const wide = Math.max(precision.bytesOf("blocks"), precision.bytesOf("experts")) > 1;
+function usualLevers({ model, accelerator, precision, devices }, r) {
+  const { blocks, experts, cache } = precision.bytes;
+  const wide = Math.max(blocks, experts) > 1;
   const layouts = accelerator.link === null ? [] : model.experts.length ? ["tensor", "expert"] : ["tensor"];
   const spread = (layout) => onDeployment(() => ({ devices: 2 * devices, layout }));
   const found = {
@@ -787,19 +663,18 @@ function usualLevers({ model, accelerator, precision, devices, speculation }, r)
     "twice the bandwidth": onAccelerator(({ bandwidth }) => ({ bandwidth: 2 * bandwidth })),
     "twice the memory": onAccelerator(({ memory }) => ({ memory: 2 * memory })),
     "half the thought: answers half as long": onRequest(({ output }) => ({ output: Math.ceil(output / 2) })),
-    "W8A8: weights and activations in fp8": wide && accelerator.peaks.fp8 && quantised(FP8),
-    "4-bit weights (head stays)": wide && quantised(INT4),
-    "fp8 cache": precision.bytesOf("cache") > 1 && quantised({ cache: "fp8" }),
+    "W8A8: weights and activations in fp8": wide && accelerator.peaks.fp8 && stored("fp8 weights"),
+    "4-bit weights (head stays)": wide && stored("int4 weights"),
+    "fp8 cache": cache > 1 && stored("an fp8 cache"),
     "half of each prompt in a prefix cache": !r.cached &&
       onRequest(({ prompt }) => ({ cached: Math.floor(prompt / 2) })),
     ...mapped(model.others, (numbers) => onDeployment(() => ({ model: { ...model, ...numbers } }))),
-    ...mapped(speculation ? {} : model.drafts, ({ draft_tokens: draftTokens, acceptance, draft }) =>
-      onDeployment(() => ({ speculation: { draftTokens, acceptance, draft } }))),
+    ...mapped(model.drafts, (speculation) => onDeployment(() => ({ speculation }))),
     ...Object.fromEntries(layouts.map((layout) => [`twice the devices, ${layout} parallel`, spread(layout)])),
   };
   return Object.fromEntries(Object.entries(found).filter(([, lever]) => lever));
 }
-// Prices of one request when many are always under way: at the batch of the case, and at its own memory batch.
+// Seconds of one request when many are always under way: at the batch of the case, and at its own memory batch.
 function bothPrices({ d, r, batch }) {
   function price(number) {
     const decode = decodePhase(d, r.prompt, r.output, number).seconds / number;
@@ -812,30 +687,24 @@ function bothPrices({ d, r, batch }) {
   if (limit < 1) requireFit(d, r.prompt + r.output);
   return [price(batch), price(Math.max(1, limit))];
 }
-function gains(start) {
-  const refusals = ["DoesNotFitError", "InvalidInputError"]; // heads that do not divide, no room for one request
-  const [before, { d, r }] = [bothPrices(start), start];
-  const free = before.map((old) => (old.decode ? old.seconds / old.decode : Infinity));
+// [{name, held, atLimit}], best first at the memory batch: device-seconds before over after, at both batches.
+export function rankLevers(d, r, batch) {
+  check("rank_levers", { batch: [BATCH, batch] });
+  const before = bothPrices({ d, r, batch });
+  const free = before.map(({ seconds, decode }) => (decode ? seconds / decode : Infinity));
   const found = { "a prefill that takes no time": free };
   for (const [name, lever] of Object.entries(usualLevers(d, r))) {
-    const changed = unless(() => lever(start), refusals);
-    const after = changed && unless(() => bothPrices(changed), refusals);
-    if (!after) continue;
-    const share = d.devices / changed.d.devices;
-    found[name] = before.map((old, i) => (old.seconds / after[i].seconds) * share);
+    found[name] = unless(() => { // heads that do not divide, no room for one request
+      const changed = lever({ d, r, batch });
+      const share = d.devices / changed.d.devices;
+      return bothPrices(changed).map(({ seconds }, i) => (before[i].seconds / seconds) * share);
+    });
   }
-  return found;
-}
-// [{name, held, atLimit}], best first at the memory batch.
-export function rankLevers(d, request, batch) {
-  const r = requestOf(request);
-  check("rank_levers", { batch: [BATCH, batch] });
-  return Object.entries(gains({ d, r, batch })).map(([name, [held, atLimit]]) => ({ name, held, atLimit }))
+  return Object.entries(found).filter(([, gains]) => gains).map(([name, [held, atLimit]]) => ({ name, held, atLimit }))
     .sort((a, b) => b.atLimit - a.atLimit || b.held - a.held || (a.name < b.name ? -1 : 1));
 }
 
 // ---- A server over time: requests join and leave a running batch at any step, and their caches share one memory
-
 // Continuous batching with paged memory, event by event, as the library's simulate with prefill="first": an admitted
 // prompt has a pass of its own while decoding waits. `requests`: {prompt, output, cached} that arrive at `arrivals`
 // seconds, sorted. Times of each request, GPU seconds by phase, occupancy at the start of each event and at the end.
@@ -849,8 +718,8 @@ export function timeline(d, requests, arrivals, options = {}) {
     laws.set(kind.law.fillsAt ?? kind, { bytes: bytes + kind.cacheBytes, held });
   }
   const blocks = [...laws.values()].map(({ bytes, held }) => ({ bytes: Math.ceil(bytes * block), held }));
-  const blockBytes = (tokens) => total(blocks, ({ bytes, held }) => bytes * Math.ceil(held(tokens) / block));
-  const heldBytes = (tokens) => stateBytes + blockBytes(tokens);
+  const heldBytes = (tokens) =>
+    stateBytes + total(blocks, ({ bytes, held }) => bytes * Math.ceil(held(tokens) / block));
   const several = "a queue before several devices is not modelled: take 'tensor', or policy.steady_state";
   if (sizes.replicas > 1) throw wrong("simulate", "layout", d.layout, "'tensor'", several);
   for (const one of new Set(requests)) { // what no server could take, and what does not fit in whole blocks
@@ -864,30 +733,24 @@ export function timeline(d, requests, arrivals, options = {}) {
   const secondsOf = (works) => total(works, (one) => underRoof(d, one));
   const [growing, states] = [true, false].map((grows) => sizes.kinds.filter((kind) => grows === kind.cacheBytes > 0));
   const stateSeconds = secondsOf(states.map((kind) => attentionWork(kind, 1, 0, 1)));
-  const [sums, shared, least] = [[0], new Map(), Math.min(...all.map(({ prompt }) => prompt))];
+  const [sums, shared, least] = [[0], [], Math.min(...all.map(({ prompt }) => prompt))];
   function attentionUpTo(tokens) { // of one sequence, in all steps that find fewer cached, from the shortest prompt on
     for (let c = least + sums.length - 1; c < tokens; c += 1) {
       sums.push(sums.at(-1) + secondsOf(growing.flatMap((kind) => attentionOfSteps(kind, c, 1, 1))));
     }
     return sums[tokens - least];
   }
-  function sharedSeconds(sequences) {
-    const step = shared.get(sequences) ?? passOf(d, sequences);
-    step.shared ??= step.linear.seconds + step.communication + step.overhead + sequences * stateSeconds;
-    return shared.set(sequences, step).get(sequences).shared;
-  }
+  const sharedOf = ({ linear, communication, overhead }) => linear.seconds + communication + overhead;
+  const sharedSeconds = (sequences) => // of a step of all of them, but for what grows
+    (shared[sequences] ??= sharedOf(passOf(d, sequences)) + sequences * stateSeconds);
 
-  let [time, arrived, holding, finished, free, outputTokens, prefilling] = [start, 0, 0, 0, capacity, 0, null];
+  let [time, arrived, holding, finished, free, prefilling] = [start, 0, 0, 0, capacity, null];
   const seconds = { prefill: 0, recompute: 0, decode: 0, idle: 0 };
   const occupancy = { time: [], running: [], waiting: [] };
-  const [admitted, firstToken, finish] = [0, 1, 2].map(() => all.map(() => NaN));
+  const [firstToken, finish] = [0, 1].map(() => all.map(() => NaN));
   const [preemptions, tokens] = [all.map(() => 0), all.map((one) => one.prompt)]; // tokens: held, or to prefill
   const [queue, running] = [[], new Map()]; // running: steps that are left
-  function stepsOf(steps, of) {
-    let sum = 0;
-    for (const i of running.keys()) sum += of(tokens[i] + steps) - of(tokens[i]);
-    return sum;
-  }
+  const stepsOf = (steps, of) => total([...running.keys()], (i) => of(tokens[i] + steps) - of(tokens[i]));
   const arrive = () => { for (; arrivals[arrived] <= time; arrived += 1) queue.push(arrived); };
   function advance(passed, phase) {
     const now = { time, running: holding, waiting: queue.length };
@@ -911,7 +774,6 @@ export function timeline(d, requests, arrivals, options = {}) {
     const needed = heldBytes(tokens[i]);
     if (holding >= most || needed > free - (holding ? reserve : 0)) return;
     [free, holding, prefilling] = [free - needed, holding + 1, queue.shift()];
-    if (!preemptions[i]) admitted[i] = time;
   }
   // The request that was admitted last gives up its memory, and waits again, first of all: prompt and tokens so far.
   function preempt() {
@@ -926,7 +788,7 @@ export function timeline(d, requests, arrivals, options = {}) {
     const linear = new Phase(d, [{ sizes, works: linearWork(sizes, n, 1), tokens: n, number: 1 }]);
     const attention = secondsOf(sizes.kinds.map((kind) => attentionWork(kind, n, cached, 1)));
     advance(attention + linear.seconds, preemptions[i] ? "recompute" : "prefill");
-    [prefilling, outputTokens] = [null, outputTokens + 1];
+    prefilling = null;
     if (tokens[i] === prompt) firstToken[i] = time;
     goOn(i, output - (tokens[i] - prompt + 1));
   }
@@ -940,7 +802,7 @@ export function timeline(d, requests, arrivals, options = {}) {
     if (newBytes(steps) > free) steps = firstOf(1, steps, (some) => newBytes(some) > free) - 1;
     const taken = newBytes(steps);
     advance(secondsFor(steps), "decode");
-    [free, outputTokens] = [free - taken, outputTokens + steps * running.size];
+    free -= taken;
     for (const i of running.keys()) tokens[i] += steps;
     for (const [i, left] of [...running]) goOn(i, left - steps);
   }
@@ -957,660 +819,406 @@ export function timeline(d, requests, arrivals, options = {}) {
   }
   arrive();
   advance(0, "idle");
-  const [ended, peakRunning] = [finished === all.length, occupancy.running.reduce((a, b) => Math.max(a, b))];
-  return {
-    arrivals, admitted, firstToken, finish, preemptions, seconds, occupancy, outputTokens, peakRunning,
-    start, end: time, ended: ended ? "every request finished" : "the horizon was reached",
-  };
+  const peakRunning = occupancy.running.reduce((a, b) => Math.max(a, b));
+  return { firstToken, finish, preemptions, seconds, occupancy, peakRunning, start, end: time };
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// 2. Views: from a setting to numbers and a picture, as strings. Each has the axes that its lesson needs.
+// 2. Views: from a setting to numbers and a picture. Words and plots are data, explorer_views.py; here come values.
+const BEYOND = "A number is too large or too small to compute or draw; choose another accelerator or other values.";
+const MOST_SHOWN = 1e24; // of any unit
+const FORMATS = {
+  count: (value) => commas(Math.round(value)), seconds: formatSeconds, percent: formatPercent, bytes: formatBytes,
+  flops: formatFlops, general, fixed: (value, places) => fixed(value, places, true), tokens: tokensLabel,
+};
+// A number as a format with its digits says: "count", "percent 2". Refused where there is none that can be read.
+function printed(value, format) {
+  if (!(Math.abs(value) < MOST_SHOWN)) refuse(BEYOND);
+  const [name, digits] = format.split(" ");
+  return FORMATS[name](value, digits && Number(digits));
+}
+const valueAt = (values, path) => path.split(".").reduce((from, name) => from?.[name], values);
+// Words of the data with a view's values put in: {full.batch:count}, {share:percent 2}; a value that is words stays.
+const filled = (said, values) => said.replace(/\{([\w.]+)(?::([\w ]+))?\}/g, (_, path, format) => {
+  const value = valueAt(values, path);
+  return typeof value === "number" ? printed(value, format) : value;
+});
+const lengths = ({ prompt, output, cached }) =>
+  `${commas(prompt)}${cached ? ` (${commas(prompt - cached)} new)` : ""} → ${commas(output)}`;
+const whose = (s) => `${s.model} on ${s.devices > 1 ? `${s.devices} × ` : ""}${s.accelerator}`;
 
+// What a view shows of a setting: {said, legend, numbers: [[label, text]...], svg(width)}; Refused where it cannot.
+export function shown(data, name, s) {
+  const view = data.views[name];
+  const d = deploymentOf(data, s);
+  const r = requestOf(view.controls.includes("cached") ? s : { ...s, cached: 0 });
+  if (r.output < view.least_output) refuse(view.too_short);
+  const found = VIEWS[name](d, r, s);
+  const values = { ...s, d, r, lengths: lengths(r), whose: whose(s), ...found };
+  if (view.cases) values.case = filled(view.cases[found.case], values);
+  const pairs = (both) => both.map(([look, words]) => [filled(look, values), filled(words, values)]);
+  const said = filled(view.said, values);
+  const drawn = (width) => view.plots?.map((one) => plotted(one, width, values))
+    ?? view.bars?.map((one, i) => barred(one, 22 + 56 * i, width, values)) ?? found.draw(width);
+  return {
+    said, legend: [...pairs(view.legend), ...(found.legend ?? [])],
+    numbers: [...(found.rows ?? []), ...pairs(view.numbers)],
+    svg: (width) => picture(width, view.height ?? found.height, said, drawn(width)),
+  };
+}
+
+// ---- Drawing, as strings
 const inHtml = (words) => escaped(words).replaceAll("$", "<span>&#36;</span>"); // no mathematics, where a page has them
 const escaped = (said) => String(said).replace(/[&<>"']/g, (letter) => `&#${letter.charCodeAt(0)};`);
-const inFull = (value) => (Number.isInteger(value) ? commas(value) : String(value)); // any number of a control
-const px = (value) => (Math.round(10 * value) / 10).toString();
+const px = (value) => (Number.isFinite(value) ? String(Math.round(10 * value) / 10) : refuse(BEYOND));
+const at = (x, y) => `${px(x)} ${px(y)}`;
+const text = (x, y, said, look = "") => `<text x="${px(x)}" y="${px(y)}" class="${look}">${escaped(said)}</text>`;
+const path = (along, look) => `<path d="${along}" class="${look}"/>`;
+const box = (x, y, width, height, look) =>
+  `<rect x="${px(x)}" y="${px(y)}" width="${px(width)}" height="${px(height)}" class="${look}"/>`;
+const picture = (width, height, said, drawn) =>
+  `<svg viewBox="0 0 ${width} ${height}" role="img" aria-label="${escaped(said)}">${drawn.flat(9).join("")}</svg>`;
 
 // The first of 1, 2, 5, 10, 20, 50 ... (or of others than 1, 2, 5) that is at least the value.
 function roundUp(value, digits = [1, 2, 5, 10]) {
   const power = 10 ** Math.floor(Math.log10(value));
   return power * digits.find((digit) => digit * power >= value * (1 - 1e-12));
 }
-const FINE = [1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10];
-
-const geometric = (low, high, count) =>
-  Array.from({ length: count }, (_, i) => low * (high / low) ** (i / Math.max(1, count - 1)));
+const series = (count, of) => Array.from({ length: count }, (_, i) => of(i));
+const geometric = (low, high, count) => series(count, (i) => low * (high / low) ** (i / (count - 1)));
 const wholes = (values) => [...new Set(values.map(Math.round))];
-
-const text = (x, y, said, look = "") => `<text x="${px(x)}" y="${px(y)}" class="${look}">${escaped(said)}</text>`;
-const path = (along, look) => `<path d="${along}" class="${look}"/>`;
-const box = (x, y, width, height, look) =>
-  `<rect x="${px(x)}" y="${px(y)}" width="${px(width)}" height="${px(height)}" class="${look}"/>`;
-const picture = (width, height, said, drawn) =>
-  `<svg viewBox="0 0 ${width} ${height}" role="img" aria-label="${escaped(said)}">${drawn}</svg>`;
-
-function axis(said, low, high, { log = false, show = tokensLabel } = {}) {
-  const share = (value) => (log ? Math.log(value / low) / Math.log(high / low) : (value - low) / (high - low));
-  const ticks = (most) => {
-    if (!log) {
-      const step = roundUp((high - low) / most);
-      return Array.from({ length: Math.floor((high - low) / step + 1e-9) + 1 }, (_, i) => low + i * step);
-    }
-    const [first, last] = [Math.ceil(Math.log10(low) - 1e-9), Math.floor(Math.log10(high) + 1e-9)];
-    const every = Math.ceil((last - first + 1) / most);
-    return Array.from({ length: Math.floor((last - first) / every) + 1 }, (_, i) => 10 ** (first + i * every));
-  };
-  return { said: said + (said && log ? " (log scale)" : ""), low, high, show, share, ticks };
+// An axis: how far along a value lies, as a share, and its ticks, `most` at most: decades where it is logarithmic.
+function axisOf({ said, log, show = "tokens" }, low, high) {
+  const scaled = log ? Math.log10 : (value) => value;
+  const [first, last] = [scaled(low), scaled(high)];
+  function ticks(most) {
+    const [from, to] = log ? [Math.ceil(first - 1e-9), Math.floor(last + 1e-9)] : [first, last];
+    const step = log ? Math.ceil((to - from + 1) / most) : roundUp((to - from) / most);
+    return series(Math.floor((to - from) / step + 1e-9) + 1, (i) => (log ? 10 ** (from + i * step) : from + i * step));
+  }
+  const share = (value) => (scaled(value) - first) / (last - first);
+  return { said: said && log ? `${said} (log scale)` : said, show: (tick) => printed(tick, show), ticks, share };
 }
 
-// A panel with its two axes: {across, up} say where a value lies, `drawn` is its frame.
-function panel({ left = 56, right, top = 26, bottom }, x, y) {
+// What draws in a plot between its edges, by what it is told to draw: each makes a part of the picture.
+function plot(x, y, { left = 56, right, top = 26, bottom }) {
   const across = (value) => left + (right - left) * x.share(value);
   const up = (value) => bottom - (bottom - top) * y.share(value);
-  let drawn = text(left - 46, top - 10, y.said, "quiet");
-  for (const tick of x.ticks(Math.max(2, Math.floor((right - left) / 62)))) {
-    drawn += path(`M${px(across(tick))} ${top}V${bottom}`, "grid");
-    drawn += text(across(tick), bottom + 17, x.show(tick), "quiet middle");
-  }
-  for (const tick of y.ticks(Math.max(2, Math.floor((bottom - top) / 26)))) {
-    drawn += path(`M${left} ${px(up(tick))}H${right}`, "grid");
-    drawn += text(left - 6, up(tick) + 4, y.show(tick), "quiet end");
-  }
-  drawn += text((left + right) / 2, bottom + 36, x.said, "quiet middle");
-  const inside = ([a, b]) => x.share(a) >= -1e-9 && x.share(a) <= 1.001 && y.share(b) >= -1e-9 && y.share(b) <= 1.001;
-  const along = (points) => points.map(([a, b]) => `${px(across(a))} ${px(up(b))}`).join("L");
-  const line = (points, look) => {
-    const seen = points.filter(inside);
-    return seen.length > 1 ? path(`M${along(seen)}`, `line ${look}`) : "";
+  const within = (share) => share >= -1e-9 && share <= 1.001;
+  const inside = ([a, b]) => within(x.share(a)) && within(y.share(b));
+  const along = (points) => points.map(([a, b]) => at(across(a), up(b))).join("L");
+  const on = {
+    frame: () => [
+      text(left - 46, top - 10, y.said, "quiet"),
+      x.ticks(Math.max(2, Math.floor((right - left) / 62))).map((tick) =>
+        on.upright(tick, { look: "grid" }) + text(across(tick), bottom + 17, x.show(tick), "quiet middle")),
+      y.ticks(Math.max(2, Math.floor((bottom - top) / 26))).map((tick) =>
+        path(`M${left} ${px(up(tick))}H${right}`, "grid") + text(left - 6, up(tick) + 4, y.show(tick), "quiet end")),
+      text((left + right) / 2, bottom + 36, x.said, "quiet middle"),
+    ],
+    line(points, { look }) {
+      const seen = points.filter(inside);
+      return seen.length > 1 ? path(`M${along(seen)}`, `line ${look}`) : "";
+    },
+    lines: (several) => several.map(([points, look]) => on.line(points, { look })),
+    // The area between two lists of points with the same places across.
+    area: (low, high, { look }) =>
+      high.length > 1 ? path(`M${along([...high, ...[...low].reverse()])}Z`, `area ${look}`) : "",
+    upright: (value, { look }) => path(`M${px(across(value))} ${top}V${bottom}`, look),
+    // An upright line where a value lies, with words beside it, so many rows below the top.
+    mark(value, { said, row = 0 }) {
+      if (x.share(value) < 0 || x.share(value) > 1) return "";
+      const [side, anchor] = x.share(value) > 0.5 ? [-5, "end"] : [5, ""];
+      const words = text(across(value) + side, top + 13 + 16 * row, said, `${anchor} halo`);
+      return on.upright(value, { look: "boundary" }) + words;
+    },
+    // A limit: a line at a height, with words above its beginning, or its end.
+    level(value, { said, look = "quiet" }) {
+      if (!within(y.share(value))) return "";
+      const words = text(look.includes("end") ? right - 4 : left + 6, up(value) - 5, said, look);
+      return path(`M${at(left, up(value))}L${at(right, up(value))}`, "line limit") + words;
+    },
+    drop: (a, b, { look }) => path(`M${at(across(a), up(b))}V${bottom}`, look), // from a point to the axis
+    dot: (a, b, { look = "here", size = 6 } = {}) =>
+      inside([a, b]) ? `<circle cx="${px(across(a))}" cy="${px(up(b))}" r="${size}" class="${look}"/>` : "",
+    dots: (points, { look }) =>
+      path(points.filter(inside).map(([a, b]) => `M${at(across(a), up(b))}h0`).join(""), look),
+    // Words below a line that goes from one point to another.
+    slanted([a, b], [c, d], { said }) {
+      const turn = (Math.atan2(up(d) - up(b), across(c) - across(a)) * 180) / Math.PI;
+      const words = text(0, 16, said, "middle halo");
+      return `<g transform="translate(${at(across(a), up(b))}) rotate(${px(turn)})">${words}</g>`;
+    },
+    // Words beside a point, so far right of it and below; `room` at least from both edges to the point.
+    label(a, b, down, { said, look, beside = 0, room = 0 }) {
+      const x = Math.min(right - room, Math.max(left + room, across(a)));
+      return text(x + beside, up(b) + down, said, look);
+    },
   };
-  // The area between two lists of points with the same places across.
-  const area = (low, high, look) =>
-    high.length > 1 ? path(`M${along([...high, ...[...low].reverse()])}Z`, `area ${look}`) : "";
-  const upright = (at, look) => path(`M${px(across(at))} ${top}V${bottom}`, look);
-  const mark = (at, said, row = 0) => {
-    if (x.share(at) < 0 || x.share(at) > 1) return "";
-    const [side, anchor] = x.share(at) > 0.5 ? [-5, "end"] : [5, ""];
-    const words = text(across(at) + side, top + 13 + 16 * row, said, `${anchor} halo`);
-    return upright(at, "boundary") + words;
-  };
-  const dot = (a, b, look = "here", size = 6) =>
-    inside([a, b]) ? `<circle cx="${px(across(a))}" cy="${px(up(b))}" r="${size}" class="${look}"/>` : "";
-  return { across, up, drawn, line, area, upright, mark, dot, inside, left, right, top, bottom };
+  return on;
+}
+// A plot of the data with a view's values: what its marks draw of them, one over the other; nothing of what is null.
+function plotted({ x, y, marks, ...edges }, width, values) {
+  const valueOf = (of) => (typeof of === "string" ? valueAt(values, of) : of);
+  const [across, up] = [x, y].map((axis) => axisOf(axis, valueOf(axis.from), valueOf(axis.to)));
+  const on = plot(across, up, { right: width - 12, ...edges });
+  return marks.map(({ draw, of = [], said = "", ...how }) => {
+    const drawn = of.map(valueOf);
+    return drawn.some((value) => value == null) ? "" : on[draw](...drawn, { said: filled(said, values), ...how });
+  });
 }
 
-function arrow({ prompt, output, cached }) {
-  return `${commas(prompt)}${cached ? ` (${commas(prompt - cached)} new)` : ""} → ${commas(output)}`;
+// A bar of the data: its parts side by side, each with its look, as shares of their sum.
+function barred({ said, amount, parts, looks }, top, width, values) {
+  const [numbers, room] = [parts.map((one) => valueAt(values, one)), width - 20];
+  const sum = total(numbers, (part) => part);
+  let x = 10;
+  const drawn = numbers.map((part, i) => {
+    const [from, wide] = [x, (room * part) / sum];
+    x += wide;
+    const share = text(from + wide / 2, top + 17, formatPercent(part / sum, 3), `middle on ${looks[i]}`);
+    return box(from, top, wide, 24, `area ${looks[i]}`) + (wide > 54 ? share : "");
+  });
+  const [name, whole] = [filled(said, values), filled(amount, values)];
+  return [text(10, top - 6, name, "bold"), text(width - 10, top - 6, whole, "quiet end"), ...drawn];
 }
-const whose = (s) => `${s.model} on ${s.devices > 1 ? `${s.devices} × ` : ""}${s.accelerator}`;
 
+// ---- The views: from a deployment, a request and the setting to values by name, and what no plot of the data draws
 export const VIEWS = {};
+const NO_STEP = "no decode step";
+const MS = 1e3; // in a second
 
-// ---- 02: where the time of a request goes
-
-const BARS = [
-  ["prefill", "prefill"], ["weights", "decode: linear layers"], ["cache", "decode: attention"], ["other", "waits"],
-];
-
-// [name, what it amounts to, its parts]: the bars of a request, alone and among others.
-function sharesOf(d, r, batch) {
-  const parts = (cost) => {
-    const { linear, attention, seconds } = cost.decode;
-    return [cost.prefill.seconds, linear.seconds, attention.seconds, seconds - linear.seconds - attention.seconds];
+// 02: where the time of a request goes, alone and among others
+VIEWS.request = (d, r, { batch }) => {
+  const [cost, alone, tokens] = [requestCost(d, r, batch), requestCost(d, r, 1), r.prompt + r.output];
+  const { linear, attention, seconds } = alone.decode;
+  const { computeSeconds: compute, memorySeconds: memory } = cost.decode.linear;
+  const [here, full] = [steadyState(d, r, batch), steadyState(d, r)];
+  return {
+    cost, alone: { ...alone, linear, attention, waits: seconds - linear.seconds - attention.seconds }, here, full,
+    each: cost.seconds / batch, tpot: r.output > 1 ? cost.tpot : NO_STEP,
+    bound: !cost.decode.seconds ? NO_STEP : compute > memory ? "compute bound" : "memory bound",
+    shares: { flops: alone.prefill.flops / alone.flops, seconds: alone.prefill.seconds / alone.seconds },
+    decodeFlops: cost.decode.flops / cost.flops,
+    needed: d.memoryNeeded(tokens, batch), largest: largestBatch(d, tokens),
   };
-  const alone = requestCost(d, r, 1);
-  const flops = [alone.prefill.flops, alone.decode.linear.flops, alone.decode.attention.flops, 0];
-  const bars = [["FLOPs of one", formatFlops(alone.flops), flops]];
-  bars.push(["seconds, alone", formatSeconds(alone.seconds), parts(alone)]);
-  for (const [at, name] of [[batch, ""], [steadyState(d, r).batch, "full, "]]) {
-    const state = steadyState(d, r, at);
-    const each = [state.parts.prefill, state.parts.linear, state.parts.attention, 0];
-    bars.push([`${name}batch ${commas(at)}`, `${formatSeconds(state.secondsPerRequest)} each`, each]);
-  }
-  return bars;
-}
-
-VIEWS.request = {
-  title: "Where the time of a request goes",
-  controls: ["prompt", "output", "cached", "batch"],
-  start: { prompt: 1024, output: 128, batch: 32 },
-  compute(data, s) {
-    const [d, r] = [deploymentOf(data, s), requestOf(s)];
-    const cost = requestCost(d, r, s.batch);
-    const { linear } = cost.decode;
-    const busy = linear.computeSeconds > linear.memorySeconds ? "compute" : "memory";
-    const bars = sharesOf(d, r, s.batch);
-    const full = steadyState(d, r);
-    const says = ([, , parts]) => formatPercent(parts[0] / total(parts, (part) => part));
-    const tokens = r.prompt + r.output;
-    return {
-      bars,
-      legend: BARS.slice(0, 3),
-      said: `${arrow(r)}: prefill is ${says(bars[0])} of the FLOPs, ${says(bars[1])} of the time alone, ` +
-        `${says(bars[3])} on a full server`,
-      numbers: [
-        ["started together: GPU clock of the batch", formatSeconds(cost.seconds)],
-        ["started together: share of one", formatSeconds(cost.seconds / s.batch)],
-        ["started together: request clock", formatSeconds(cost.undisturbed)],
-        ["full server: GPU time of one", formatSeconds(full.secondsPerRequest)],
-        ["full server: wait of a user", formatSeconds(full.wait)], ["time to first token", formatSeconds(cost.ttft)],
-        ["time per output token, undisturbed", r.output > 1 ? formatSeconds(cost.tpot) : "no decode step"],
-        ["decode's linear layers", cost.decode.seconds ? `${busy} bound` : "no decode step"],
-        ["decode share of GPU time", formatPercent(cost.decodeShare, 5)],
-        ["decode share of FLOPs", formatPercent(cost.decode.flops / cost.flops, 4)],
-        ["memory needed", `${formatBytes(d.memoryNeeded(tokens, s.batch), 3)} of ${formatBytes(d.memoryAvailable, 3)}`],
-        ["largest batch, started together", commas(largestBatch(d, tokens))],
-        ["memory batch, full server", commas(full.batch)],
-      ],
-    };
-  },
-  svg({ bars, said }, width) {
-    const [left, right] = [10, width - 10];
-    let drawn = "";
-    bars.forEach(([name, whole, parts], i) => {
-      const [y, sum] = [22 + 56 * i, total(parts, (part) => part)];
-      drawn += text(left, y - 6, name, "bold") + text(right, y - 6, whole, "quiet end");
-      let x = left;
-      parts.forEach((part, j) => {
-        const wide = ((right - left) * part) / sum;
-        drawn += box(x, y, wide, 24, `area ${BARS[j][0]}`);
-        if (wide > 54) drawn += text(x + wide / 2, y + 17, formatPercent(part / sum, 3), `middle on ${BARS[j][0]}`);
-        x += wide;
-      });
-    });
-    return picture(width, 240, said, drawn);
-  },
 };
 
-// ---- 02: every request on one plane
-
-const PLANE = { prompts: 10 ** 5.3, outputs: 1e5 };
-const RHO_OF_FIVE_PERCENT = 0.05 / 0.95;
-
+// 02: every request on one plane, up to these lengths. Prefill takes 5 % of the time where rho is 0.05 / 0.95.
+const PLANE = { prompts: 10 ** 5.3, outputs: 1e5, rho: 0.05 / 0.95 };
 // For prompts from left to right the output at which omega is 1: above it memory is full before the roof is reached.
 function edgeOfOmega(d) {
   return geometric(1, PLANE.prompts, 30).map(Math.round).map((prompt) => {
     let [low, high] = [0, Math.log(PLANE.outputs)];
     for (let i = 0; i < 12; i += 1) {
-      const middle = (low + high) / 2;
-      const above = omega(d, { prompt, output: Math.round(Math.exp(middle)), cached: 0 }) > 1;
-      [low, high] = above ? [low, middle] : [middle, high];
+      const between = (low + high) / 2;
+      const above = omega(d, { prompt, output: Math.round(Math.exp(between)), cached: 0 }) > 1;
+      [low, high] = above ? [low, between] : [between, high];
     }
     return [prompt, Math.exp(high)];
   });
 }
-
-VIEWS.plane = {
-  title: "Every request on one plane",
-  controls: ["prompt", "output", "cached", "batch"],
-  start: { prompt: 1024, output: 128, batch: 32 },
-  compute(data, s) {
-    const [d, r] = [deploymentOf(data, s), requestOf(s)];
-    const state = steadyState(d, r, s.batch);
-    const full = steadyState(d, r);
-    const [about, over, reads] = [rho(d, r, s.batch), unless(() => omega(d, r)), chi(d, r)]; // without a cache no omega
-    const { prefill, linear, attention } = state.parts;
-    const [one, other] = ["memory is full", "the linear layers are busy"];
-    const first = over > 1 ? `${one} before ${other}` : `${other} before ${one}`;
-    const says = over === null ? "there is no omega, for no cache grows" : `omega ${general(over, 3)}: ${first}`;
-    return {
-      edge: over === null ? [] : edgeOfOmega(d),
-      slope: rho(d, { prompt: 1, output: 1, cached: 0 }, s.batch) / RHO_OF_FIVE_PERCENT,
-      batch: s.batch,
-      dots: Object.values(data.presets).map(({ label, prompt, output, cached }) =>
-        [label.split(", ").at(-1), prompt - cached, output, cached]),
-      here: [r.prompt - r.cached, r.output],
-      legend: [["boundary", "rho: prefill takes 5 %"], ["cache", "omega above 1: memory is full before the roof"]],
-      said: `${arrow(r)} at batch ${commas(s.batch)}: rho ${general(about, 3)}, so prefill takes about ` +
-        `${formatPercent(about / (1 + about), 2)}; ${says}`,
-      numbers: [
-        ["rho, the estimate", general(about, 3)],
-        ["prefill / decode, exact", r.output > 1 ? general(prefill / (linear + attention), 3) : "no decode step"],
-        ["prefill's share, exact", formatPercent(state.shares.prefill)],
-        ["omega", over === null ? "-" : general(over, 3)],
-        ["roof batch (estimate)", commas(Math.round(roofBatch(d, r)))], ["memory batch", commas(full.batch)],
-        ["chi", general(reads, 3)],
-        ["cache reads on a full server", formatPercent(full.shares.attention)],
-      ],
-    };
-  },
-  svg({ edge, slope, batch, dots, here, said }, width) {
-    const x = axis("new prompt tokens", 1, PLANE.prompts, { log: true });
-    const y = axis("output tokens", 1, PLANE.outputs, { log: true });
-    const on = panel({ right: width - 12, bottom: 350 }, x, y);
-    let drawn = on.area(edge, edge.map(([a]) => [a, PLANE.outputs]), "cache faint") + on.drawn;
-    drawn += on.line(edge, "cache dashed");
-    if (edge.length) drawn += text(on.left + 6, on.up(edge[0][1]) - 6, "omega = 1", "ink-cache");
-    const [first, last] = [Math.max(1, 1 / slope), Math.min(PLANE.prompts, PLANE.outputs / slope)];
-    if (first < last) {
-      drawn += on.line([[first, first * slope], [last, last * slope]], "edge dashed");
-      const at = first * (last / first) ** 0.17;
-      const [x0, y0] = [on.across(at), on.up(at * slope)];
-      const turn = (Math.atan2(on.up(2 * at * slope) - y0, on.across(2 * at) - x0) * 180) / Math.PI;
-      const words = text(0, 16, `rho = 0.053 at batch ${commas(batch)}`, "middle halo");
-      drawn += `<g transform="translate(${px(x0)} ${px(y0)}) rotate(${px(turn)})">${words}</g>`;
-    }
-    for (const [label, a, b, cached] of dots) {
-      const [side, anchor] = cached ? [-9, "end"] : [9, ""];
-      drawn += on.dot(a, b, "other-dot", 4) + text(on.across(a) + side, on.up(b) + 4, label, `quiet halo ${anchor}`);
-    }
-    const at = Math.min(on.right - 44, Math.max(on.left + 44, on.across(here[0])));
-    const below = on.up(here[1]) + (here[1] < 4 ? -11 : 21);
-    drawn += on.dot(...here) + text(at, below, "your request", "bold halo middle");
-    return picture(width, 394, said, drawn);
-  },
+VIEWS.plane = (d, r, { batch }) => {
+  const [here, full] = [steadyState(d, r, batch), steadyState(d, r)];
+  const [about, over] = [rho(d, r, batch), unless(() => omega(d, r))]; // without a cache no omega
+  const { prefill, linear, attention } = here.parts;
+  const edge = over === null ? null : edgeOfOmega(d);
+  const slope = rho(d, { prompt: 1, output: 1, cached: 0 }, batch) / PLANE.rho; // output over prompt, along rho's line
+  const [first, last] = [Math.max(1, 1 / slope), Math.min(PLANE.prompts, PLANE.outputs / slope)];
+  const onRho = (prompt) => [prompt, prompt * slope];
+  const start = first * (last / first) ** 0.17; // where its words begin
+  return {
+    here, full, rho: about, share: about / (1 + about), omega: over ?? "-", chi: chi(d, r), roof: roofBatch(d, r),
+    exact: r.output > 1 ? prefill / (linear + attention) : NO_STEP,
+    case: over === null ? "none" : over > 1 ? "memory" : "roof",
+    edge, top: edge?.map(([prompt]) => [prompt, PLANE.outputs]),
+    lineOfRho: first < last ? [onRho(first), onRho(last)] : null,
+    wordsOnRho: first < last ? [onRho(start), onRho(2 * start)] : null,
+    fresh: r.prompt - r.cached, below: r.output < 4 ? -11 : 21, // where there is room for words
+  };
 };
 
-// ---- 03: growth, along the answer
-
-VIEWS.growth = {
-  title: "A decode step along the answer",
-  controls: ["prompt", "output", "batch", "position"],
-  start: { prompt: 128, output: 12_800, batch: 32, position: 6_400 },
-  plays: "position",
-  compute(data, s) {
-    const [d, r, last] = [deploymentOf(data, s), requestOf(s), s.output - 1];
-    if (last < 2) refuse("The answer has fewer than two steps, so nothing grows; choose a longer output.");
-    const at = (k, together) => ({ k, ...stepParts(d, r, k, s.batch, together) });
-    const places = wholes(Array.from({ length: 33 }, (_, i) => 1 + ((last - 1) * i) / 32));
-    const steady = places.map((k) => at(k, false));
-    const together = unless(() => places.map((k) => at(k, true))); // their ends may not fit where their middles do
-    const here = at(Math.min(s.position, last), false);
-    const traffic = answerTraffic(d, r, s.batch);
-    const passes = spanWhereCachePassesWeights(d, s.batch);
-    const read = answerTraffic(d, { ...r, output: Math.min(s.position, last) + 1 }, s.batch).triangle;
-    const whole = (d.memoryAvailable / d.bandwidth) * 1e3;
-    const most = 1e3 * Math.max(...steady.map((p) => p.seconds), ...(together ?? []).map((p) => p.seconds));
-    const ends = (steps) =>
-      steps ? [steps[0], steps.at(-1)].map((p) => formatSeconds(p.seconds)) : ["-", "does not fit"];
-    const [first, final] = ends(steady);
-    const [firstTogether, finalTogether] = ends(together);
-    return {
-      steady, together, here, last, whole,
-      top: roundUp(Math.max(1.05 * whole, most), FINE),
-      legend: [["weights", "linear layers"], ["cache", "the neighbours' caches"], ["own", "its own cache"],
-        ["boundary", "all started together"]],
-      said: `${s.model}, batch ${commas(s.batch)}, token ${commas(here.k + 1)}: a step takes ` +
-        `${formatSeconds(here.seconds)}, of which its own cache ${formatPercent(here.own / here.seconds, 2)}`,
-      numbers: [
-        ["first step, steady", first], ["last step, steady", final], ["first step, together", firstTogether],
-        ["last step, together", finalTogether], ["this step: linear layers", formatSeconds(here.linear + here.other)],
-        ["this step: the neighbours' caches", formatSeconds(here.neighbours)],
-        ["this step: its own cache", formatSeconds(here.own)],
-        ["cache of one token", formatBytes(d.cacheBytesPerToken)], ["cache read so far, the batch", formatBytes(read)],
-        ["cache read over the answer", formatBytes(traffic.triangle)],
-        ["if it had its final size", formatBytes(traffic.end)],
-        ["cache passes weights at", passes === null ? "never" : `${commas(passes)} tokens`],
-      ],
-    };
-  },
-  svg({ steady, together, here, last, whole, top, said }, width) {
-    const on = panel({ right: width - 12, bottom: 270 },
-      axis("output tokens so far", 0, last + 1), axis("ms a step", 0, top));
-    const sums = steady.map((p) => {
-      const linear = 1e3 * (p.linear + p.other);
-      const beside = linear + 1e3 * p.neighbours;
-      return [[p.k, 0], [p.k, linear], [p.k, beside], [p.k, 1e3 * p.seconds]];
-    });
-    let drawn = on.drawn;
-    ["weights", "cache", "own"].forEach((look, i) => {
-      drawn += on.area(sums.map((sum) => sum[i]), sums.map((sum) => sum[i + 1]), look);
-    });
-    const later = sums.filter(([[k]]) => k >= here.k);
-    if (later.length > 1) drawn += on.area(later.map((sum) => sum[0]), later.map((sum) => sum[3]), "veil");
-    if (together) drawn += on.line(together.map((p) => [p.k, 1e3 * p.seconds]), "edge dashed");
-    drawn += on.line([[0, whole], [last + 1, whole]], "limit");
-    drawn += text(on.left + 6, on.up(whole) - 5, `all of memory read once: ${general(whole, 3)} ms`, "quiet");
-    drawn += on.upright(here.k, "now") + on.dot(here.k, 1e3 * here.seconds);
-    return picture(width, 314, said, drawn);
-  },
+// 03: growth, along the answer
+VIEWS.growth = (d, r, { batch, position }) => {
+  const last = r.output - 1;
+  const now = Math.min(position, last);
+  const stepsAt = (places, together) => places.map((k) => ({ k, ...stepParts(d, r, k, batch, together) }));
+  const places = wholes(series(33, (i) => 1 + ((last - 1) * i) / 32));
+  const steady = stepsAt(places, false);
+  const together = unless(() => stepsAt(places, true)); // their ends may not fit where their middles do
+  const [here] = stepsAt([now], false);
+  const passes = spanWhereCachePassesWeights(d, batch);
+  const reading = (d.memoryAvailable / d.bandwidth) * MS;
+  const upTo = (steps, parts) => steps.map((step) => [step.k, MS * total(parts, (part) => step[part])]);
+  const edges = {
+    ground: upTo(steady, []), layers: upTo(steady, ["linear", "other"]),
+    neighbours: upTo(steady, ["linear", "other", "neighbours"]), whole: upTo(steady, ["seconds"]),
+    together: together && upTo(together, ["seconds"]),
+  };
+  const longest = Math.max(...[...edges.whole, ...(edges.together ?? [])].map(([, ms]) => ms));
+  return {
+    here, now, token: now + 1, share: here.own / here.seconds, linear: here.linear + here.other,
+    first: steady[0], final: steady.at(-1), reading, hereMs: MS * here.seconds,
+    firstTogether: together?.[0].seconds ?? "-", finalTogether: together?.at(-1).seconds ?? "does not fit",
+    traffic: answerTraffic(d, r, batch), soFar: answerTraffic(d, { ...r, output: now + 1 }, batch),
+    passes: passes === null ? "never" : `${commas(passes)} tokens`,
+    edges, later: mapped(edges, (points) => points?.filter(([k]) => k >= now)),
+    top: roundUp(Math.max(1.05 * reading, longest), [1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10]),
+  };
 };
 
-// ---- 03: kinds of layer
-
-const stepReads = ({ sizes }, tokens) =>
-  total(sizes.kinds, (kind) => kind.cacheBytes * kind.law.read(tokens, 1) + kind.stateBytes);
-
-VIEWS.kinds = {
-  title: "What kinds of layer keep and read",
-  controls: ["prompt", "output", "batch"],
-  start: { model: "gpt-oss-20b", prompt: 128, output: 12_800, batch: 1 },
-  compute(data, s) {
-    const [d, { prompt, output }] = [deploymentOf(data, s), requestOf({ ...s, cached: 0 })];
-    const tokens = prompt + output - 1;
-    const places = geometric(1, 1e6, 61).map(Math.round);
-    const [by, here, reads] = [cacheByKind(d, tokens), d.sequenceBytes(tokens), formatBytes(stepReads(d, tokens), 3)];
-    const positions = d.maxPositions ?? Infinity;
-    const size = (n) => (n <= positions ? formatBytes(d.sequenceBytes(n), 3) : "beyond its positions");
-    const looks = ["weights", "prefill", "own", "other"];
-    return {
-      curves: d.sizes.kinds.map((kind, i) => [places.map((n) => [n, kindBytes(kind, n)]), looks[i % looks.length]]),
-      held: places.map((n) => [n, d.sequenceBytes(n)]), read: places.map((n) => [n, stepReads(d, n)]), tokens, here,
-      legend: [["held", "held, all layers"], ["cache", "read in a step"],
-        ...by.map((kind, i) => [looks[i % looks.length], `${kind.layers} × ${kind.label}`])],
-      said: `${s.model}: at ${commas(tokens)} tokens one sequence holds ${formatBytes(here, 3)}, ` +
-        `and a step reads ${reads} of it`,
-      numbers: [
-        ...by.map(({ layers, label, bytes }) =>
-          [`${layers} × ${label}, at ${commas(tokens)} tokens`, formatBytes(bytes, 3)]),
-        ["held at 1 token", size(1)], ["held at 4,096 tokens", size(4096)], ["held at 32,768 tokens", size(32_768)],
-        ["held at 131,072 tokens", size(131_072)],
-        [`read in a step at ${commas(tokens)} tokens`, reads],
-        ["held by the batch", formatBytes(s.batch * here, 3)],
-        ["weights", formatBytes(d.weightBytes, 3)],
-      ],
-    };
-  },
-  svg({ curves, held, read, tokens, here, said }, width) {
-    const show = (value) => formatBytes(value, 1);
-    const on = panel({ left: 62, right: width - 12, bottom: 310 },
-      axis("tokens of the sequence", 1, 1e6, { log: true }),
-      axis("bytes of one sequence", 1e3, 1e12, { log: true, show }));
-    let drawn = on.drawn;
-    for (const [points, look] of curves) drawn += on.line(points, look);
-    drawn += on.line(held, "held") + on.line(read, "cache dashed");
-    drawn += on.mark(tokens, `${commas(tokens)} tokens`) + on.dot(tokens, here);
-    return picture(width, 354, said, drawn);
-  },
+// 03: kinds of layer
+VIEWS.kinds = (d, { prompt, output }, { batch }) => {
+  const [tokens, most] = [prompt + output - 1, d.maxPositions ?? Infinity];
+  const { kinds } = d.sizes;
+  const read = (n) => total(kinds, (kind) => kind.cacheBytes * kind.law.read(n, 1) + kind.stateBytes);
+  const along = (of) => geometric(1, 1e6, 61).map(Math.round).map((n) => [n, of(n)]);
+  const lookOf = (i) => ["weights", "prefill", "own", "other"][i % 4];
+  const names = kinds.map(({ layers, label }) => `${layers} × ${label}`);
+  const here = d.sequenceBytes(tokens);
+  const sizes = [1, 4096, 32_768, 131_072].map((n) => [n, n <= most ? d.sequenceBytes(n) : "beyond its positions"]);
+  return {
+    tokens, here, reads: read(tokens), held: Object.fromEntries(sizes), ofBatch: batch * here,
+    legend: names.map((name, i) => [lookOf(i), name]),
+    rows: cacheByKind(d, tokens).map(({ bytes }, i) =>
+      [`${names[i]}, at ${commas(tokens)} tokens`, printed(bytes, "bytes 3")]),
+    curves: kinds.map((kind, i) => [along((n) => kindBytes(kind, n)), lookOf(i)]),
+    whole: along((n) => d.sequenceBytes(n)), reading: along(read),
+  };
 };
 
-// ---- 04: what a batch pays for, and a latency target
-
-VIEWS.batch = {
-  title: "What a bigger batch gives, and when it ends",
-  controls: ["prompt", "output", "cached", "batch", "target"],
-  start: { prompt: 128, output: 12_800, batch: 32, target: 20 },
-  many: true,
-  compute(data, s) {
-    const [d, r] = [deploymentOf(data, s), requestOf(s)];
-    if (r.output < 2) refuse("One output token has no time to the next one; choose a longer output.");
-    const full = steadyState(d, r);
-    const places = wholes(geometric(1, full.batch, 28));
-    const states = places.map((b) => steadyState(d, r, b));
-    const mixed = places.map((b) => [b, steadyState(d, r, b, true).tokensPerSecond]);
-    const here = steadyState(d, r, s.batch);
-    const least = states[0].tpot;
-    const kept = s.target / 1e3 >= least ? atLatency(d, r, s.target / 1e3) : null;
-    const [roof, over] = [roofBatch(d, r), unless(() => omega(d, r))];
-    const binds = kept === null ? `no batch keeps ${general(s.target, 4)} ms a token`
-      : kept.binds === "memory" ? `memory is full at ${commas(kept.batch)}, within ${general(s.target, 4)} ms a token`
-      : `${general(s.target, 4)} ms a token end it at ${commas(kept.batch)}, memory at ${commas(full.batch)}`;
-    return {
-      rates: states.map((state) => [state.batch, state.tokensPerSecond]),
-      mixed, roof, kept, here, target: s.target, memory: full.batch,
-      waits: states.map((state) => [state.batch, 1e3 * state.tpot]),
-      legend: [["edge", "each prompt by itself"], ["prefill", "prompts mixed into steps"], ["limit", "latency target"]],
-      said: `${whose(s)}: ${commas(Math.round(states[0].tokensPerSecond))} tokens/s alone, ` +
-        `${commas(Math.round(here.tokensPerSecond))} at batch ${commas(s.batch)}; ${binds}`,
-      numbers: [
-        ["memory batch", commas(full.batch)], ["roof batch (estimate)", commas(Math.round(roof))],
-        ["omega", over === null ? "-" : general(over, 3)],
-        ["tokens/s at batch 1", fixed(states[0].tokensPerSecond, 1, true)],
-        ["tokens/s at this batch", fixed(here.tokensPerSecond, 1, true)],
-        ["tokens/s at the memory batch", fixed(full.tokensPerSecond, 1, true)],
-        ["TPOT at batch 1", formatSeconds(least)], ["TPOT at this batch", formatSeconds(here.tpot)],
-        ["TPOT at the memory batch", formatSeconds(full.tpot)],
-        ["GPU seconds a request, memory batch", formatSeconds(full.secondsPerRequest)],
-        ["largest batch within the target", kept === null ? "none" : commas(kept.batch)],
-        ["tokens/s there", kept === null ? "-" : fixed(kept.state.tokensPerSecond, 1, true)],
-      ],
-    };
-  },
-  svg({ rates, mixed, roof, kept, here, target, memory, waits, said }, width) {
-    const x = axis("", 1, 1e4, { log: true });
-    const upper = panel({ right: width - 12, bottom: 196 }, x,
-      axis("output tokens a second", 1, 1e5, { log: true }));
-    const lower = panel({ right: width - 12, top: 246, bottom: 376 },
-      { ...x, said: "batch size (log scale)" }, axis("ms a token", 1, 1e3, { log: true }));
-    let drawn = upper.drawn + lower.drawn;
-    drawn += upper.line(mixed, "prefill dashed") + upper.line(rates, "edge") + lower.line(waits, "edge");
-    drawn += upper.mark(memory, `memory is full: ${commas(memory)}`, 9.4) + lower.mark(memory, "");
-    drawn += upper.mark(roof, `roof of the linear layers: ${commas(Math.round(roof))}`, 8.3);
-    drawn += lower.line([[1, target], [1e4, target]], "limit");
-    drawn += text(lower.left + 6, lower.up(target) - 5, `target: ${general(target, 4)} ms`, "quiet");
-    if (kept) {
-      const down = `${px(lower.across(kept.batch))} ${px(lower.up(1e3 * kept.state.tpot))}`;
-      drawn += path(`M${down}V${lower.bottom}`, "limit");
-    }
-    drawn += upper.dot(here.batch, here.tokensPerSecond) + lower.dot(here.batch, 1e3 * here.tpot);
-    return picture(width, 420, said, drawn);
-  },
+// 04: what a batch pays for, and a latency target
+VIEWS.batch = (d, r, { batch, target }) => {
+  const full = steadyState(d, r);
+  const states = wholes(geometric(1, full.batch, 28)).map((some) => steadyState(d, r, some));
+  const mixed = states.map((state) => [state.batch, steadyState(d, r, state.batch, true).tokensPerSecond]);
+  const [here, alone] = [steadyState(d, r, batch), states[0]];
+  const kept = target / MS >= alone.tpot ? atLatency(d, r, target / MS) : null;
+  return {
+    full, here, alone, roof: roofBatch(d, r), omega: unless(() => omega(d, r)) ?? "-",
+    case: kept?.binds ?? "none", most: kept?.batch ?? "none", there: kept?.state.tokensPerSecond ?? "-",
+    rates: states.map((state) => [state.batch, state.tokensPerSecond]), mixed,
+    waits: states.map((state) => [state.batch, MS * state.tpot]),
+    hereMs: MS * here.tpot, kept: kept && [kept.batch, MS * kept.state.tpot],
+  };
 };
 
-// ---- 04: a server in motion, from idle to overloaded
-
-// Gaps between arrivals, with a mean of 1: exponential, and the same in every run.
+// 04: a server in motion, from idle to overloaded. Gaps between arrivals: a mean of 1, exponential, always the same.
 function gaps(count) {
   let seed = 1_234_567;
-  return Array.from({ length: count }, () => {
+  return series(count, () => {
     seed = (seed * 48_271) % 2_147_483_647;
     return -Math.log(seed / 2_147_483_647);
   });
 }
-
-VIEWS.timeline = {
-  title: "A server in motion",
-  controls: ["prompt", "output", "batch", "load"],
-  start: { prompt: 1268, output: 1527, batch: 24, load: 90 },
-  many: true,
-  compute(data, s) {
-    const [d, r] = [deploymentOf(data, s), requestOf({ ...s, cached: 0 })];
-    const full = steadyState(d, r).batch;
-    const most = Math.min(s.batch, full);
-    const each = steadyState(d, r, most).secondsPerRequest; // at best one request is done in that time
-    const watched = 4 * Math.max(most, 12) * each;
-    const rate = s.load / 100 / each;
-    let clock = 0;
-    const many = gaps(Math.ceil(1.3 * watched * rate) + 20).map((gap) => (clock += gap / rate));
-    const arrivals = many.filter((at) => at < watched);
-    if (arrivals.length < 2) refuse("Hardly a request arrives in the time that is watched; raise the load.");
-    const run = timeline(d, arrivals.map(() => r), arrivals, { maxBatch: most, horizon: watched });
-    const { time, running, waiting } = run.occupancy;
-    const waits = arrivals.map((at, i) => [at, run.firstToken[i] - at]);
-    const firsts = waits.filter(([, wait]) => !Number.isNaN(wait));
-    const median = (from, to) => {
-      const those = waits.filter(([at]) => at >= from && at < to);
-      const sorted = those.map(([, wait]) => (Number.isNaN(wait) ? Infinity : wait)).sort((a, b) => a - b);
-      return sorted[Math.floor((sorted.length - 1) / 2)] ?? null;
-    };
-    const words = (seconds) => seconds === null ? "no request arrived"
-      : seconds === Infinity ? "not within this time" : formatSeconds(seconds, 3);
-    const elapsed = run.end - run.start;
-    const prompt = firsts.filter(([, wait]) => wait <= 1).length / arrivals.length;
-    const later = (times) => (2 * r.output * times.filter((at) => at >= watched / 2).length) / watched; // once warm
-    const [offered, served] = [later(arrivals), later(run.finish)];
-    return {
-      time, running, waiting, firsts, watched, most,
-      legend: [["cache", "requests being served"], ["prefill", "requests that wait"], ["edge", "time to first token"]],
-      said: `${arrow(r)}, ${general(rate, 3)} requests a second: ${commas(Math.round(offered))} tokens/s are asked ` +
-        `for, ${commas(Math.round(served))} served; at the end ${commas(waiting.at(-1))} requests wait`,
-      numbers: [
-        ["requests a second that it can take", general(1 / each, 3)],
-        ["requests a second that arrive", general(rate, 3)],
-        ["tokens/s asked for, second half", fixed(offered, 1, true)],
-        ["tokens/s served, second half", fixed(served, 1, true)],
-        ["GPU busy", formatPercent(1 - run.seconds.idle / elapsed)],
-        ["median time to first token, first third", words(median(0, watched / 3))],
-        ["the same, last third", words(median((2 * watched) / 3, watched))],
-        ["first token within 1 s", formatPercent(prompt)], ["waiting at the end", commas(waiting.at(-1))],
-        ["served at a time, at most", commas(run.peakRunning)], ["memory batch", commas(full)],
-      ],
-    };
-  },
-  svg({ time, running, waiting, firsts, watched, most, said }, width) {
-    const x = axis("", 0, watched);
-    const upper = panel({ right: width - 12, bottom: 206 }, x, axis("requests", 0, 6.5 * most));
-    const lower = panel({ right: width - 12, top: 256, bottom: 376 }, { ...x, said: "seconds" },
-      axis("seconds to the first token", 0.01, 1000, { log: true, show: (value) => general(value, 3) }));
-    const keep = Math.ceil(time.length / 300); // as many as there are pixels to tell them apart
-    const inAll = (i) => Math.min(6.5 * most, running[i] + waiting[i]);
-    const seen = time.map((at, i) => [at, running[i], inAll(i)]).filter((_, i) => i % keep === 0);
-    const steps = seen.flatMap((one, i) => (i ? [[one[0], ...seen[i - 1].slice(1)], one] : [one]));
-    const level = (i) => steps.map((one) => [one[0], i < 0 ? 0 : one[1 + i]]);
-    const dots = firsts.filter(lower.inside).map(([at, wait]) => `M${px(lower.across(at))} ${px(lower.up(wait))}h0`);
-    let drawn = upper.area(level(-1), level(0), "cache") + upper.area(level(0), level(1), "prefill");
-    drawn += upper.drawn + lower.drawn + upper.line([[0, most], [watched, most]], "limit");
-    drawn += text(upper.right - 4, upper.up(most) - 5, `at most ${commas(most)} at a time`, "end halo");
-    return picture(width, 420, said, drawn + path(dots.join(""), "dots"));
-  },
+VIEWS.timeline = (d, r, { batch, load }) => {
+  const full = steadyState(d, r).batch;
+  const most = Math.min(batch, full);
+  const each = steadyState(d, r, most).secondsPerRequest; // at best one request is done in that time
+  const [watched, rate, room] = [4 * Math.max(most, 12) * each, load / 100 / each, 6.5 * most];
+  if (!Number.isFinite(watched) || !Number.isFinite(rate)) refuse(BEYOND);
+  let clock = 0;
+  const all = gaps(Math.ceil(1.3 * watched * rate) + 20).map((gap) => (clock += gap / rate));
+  const arrivals = all.filter((time) => time < watched);
+  if (arrivals.length < 2) refuse("Hardly a request arrives in the time that is watched; raise the load.");
+  const run = timeline(d, arrivals.map(() => r), arrivals, { maxBatch: most, horizon: watched });
+  const { time, running, waiting } = run.occupancy;
+  const waits = arrivals.map((arrival, i) => [arrival, run.firstToken[i] - arrival]);
+  const firsts = waits.filter(([, wait]) => !Number.isNaN(wait));
+  function median(from, to) {
+    const those = waits.filter(([arrival]) => arrival >= from && arrival < to);
+    const sorted = those.map(([, wait]) => (Number.isNaN(wait) ? Infinity : wait)).sort((a, b) => a - b);
+    const middle = sorted[Math.floor((sorted.length - 1) / 2)] ?? "no request arrived";
+    return middle === Infinity ? "not within this time" : middle;
+  }
+  const later = (times) => (2 * r.output * times.filter((one) => one >= watched / 2).length) / watched; // once warm
+  const keep = Math.ceil(time.length / 300); // as many as there are pixels to tell them apart
+  const seen = time.map((now, i) => [now, 0, running[i], Math.min(room, running[i] + waiting[i])])
+    .filter((_, i) => i % keep === 0);
+  const steps = seen.flatMap((one, i) => (i ? [[one[0], ...seen[i - 1].slice(1)], one] : [one]));
+  return {
+    run, full, most, rate, possible: 1 / each, offered: later(arrivals), served: later(run.finish),
+    left: waiting.at(-1), busy: 1 - run.seconds.idle / (run.end - run.start),
+    early: median(0, watched / 3), late: median((2 * watched) / 3, watched),
+    prompt: firsts.filter(([, wait]) => wait <= 1).length / arrivals.length,
+    watched, room, firsts, levels: [1, 2, 3].map((level) => steps.map((one) => [one[0], one[level]])),
+  };
 };
 
-// ---- 05: what a faster prefill saves
-
-VIEWS.prefill = {
-  title: "What a faster prefill saves",
-  controls: ["prompt", "output", "cached", "batch", "times"],
-  start: { prompt: 1024, output: 128, batch: 32, times: 2 },
-  compute(data, s) {
-    const [d, r] = [deploymentOf(data, s), requestOf(s)];
-    const cost = requestCost(d, r, s.batch);
-    const full = steadyState(d, r);
-    const [alone, here] = [1, s.batch].map((b) => steadyState(d, r, b));
-    const share = (state) => state.shares.prefill;
-    const saved = (part, k) => part * (1 - 1 / k);
-    const clock = cost.ttft / cost.undisturbed;
-    const parts = [["alone", share(alone), "edge"], [`batch ${commas(s.batch)}`, share(here), "prefill"],
-      [`full, batch ${commas(full.batch)}`, share(full), "cache"]];
-    return {
-      curves: parts.map(([, part, look]) =>
-        [look, geometric(1, 1000, 40).map((k) => [k, 100 * saved(part, k)]), 100 * saved(part, s.times)]),
-      times: s.times,
-      legend: parts.map(([name, , look]) => [look, name]),
-      said: `${arrow(r)}: a prefill ${general(s.times, 4)} times as fast saves ` +
-        `${formatPercent(saved(share(alone), s.times), 2)} alone, ` +
-        `${formatPercent(saved(share(full), s.times), 2)} of a full server's GPU time`,
-      numbers: [
-        ["prefill share, GPU clock", formatPercent(share(here))],
-        ["prefill share, request clock", formatPercent(clock)], ["prefill share, alone", formatPercent(share(alone))],
-        ["prefill share, full server", formatPercent(share(full))],
-        ["saved by this prefill, GPU", formatPercent(saved(share(here), s.times))],
-        ["saved by this prefill, full server", formatPercent(saved(share(full), s.times))],
-        ["rho, the estimate", general(rho(d, r, s.batch), 3)], ["time to first token", formatSeconds(cost.ttft)],
-        ["under 5 % from this output on", `${commas(breakEvenOutput(d, r.prompt, s.batch))} tokens`],
-      ],
-    };
-  },
-  svg({ curves, times, said }, width) {
-    const on = panel({ right: width - 12, bottom: 270 },
-      axis("prefill this many times as fast", 1, 1000, { log: true }), axis("% of time saved", 0, 100));
-    let drawn = on.drawn + on.upright(times, "now");
-    for (const [look, points, at] of curves) drawn += on.line(points, look) + on.dot(times, at, "small", 4);
-    return picture(width, 314, said, drawn);
-  },
+// 05: what a faster prefill saves
+VIEWS.prefill = (d, r, { batch, times }) => {
+  const cost = requestCost(d, r, batch);
+  const full = steadyState(d, r);
+  const states = { alone: steadyState(d, r, 1), here: steadyState(d, r, batch), full };
+  const shares = mapped(states, (state) => state.shares.prefill);
+  const saved = (part, k) => part * (1 - 1 / k);
+  return {
+    cost, full, shares, clock: cost.ttft / cost.undisturbed, rho: rho(d, r, batch),
+    saved: mapped(shares, (part) => saved(part, times)), even: breakEvenOutput(d, r.prompt, batch),
+    curves: mapped(shares, (part) => geometric(1, 1000, 40).map((k) => [k, 100 * saved(part, k)])),
+    ends: mapped(shares, (part) => 100 * saved(part, times)),
+  };
 };
 
-// ---- 06: which lever
-
-const timesFaster = (gain) => (gain === Infinity ? "∞" : fixed(gain, 2, true)); // one output token is all prefill
-
-VIEWS.levers = {
-  title: "Which lever helps whom",
-  controls: ["prompt", "output", "cached", "batch"],
-  start: { prompt: 128, output: 12_800, batch: 1 },
-  many: true,
-  compute(data, s) {
-    const [d, r] = [deploymentOf(data, s), requestOf(s)];
-    const ranked = rankLevers(d, r, s.batch);
-    const [best] = ranked;
-    return {
-      ranked, batch: s.batch,
-      legend: [["other", `batch ${commas(s.batch)}`], ["held", "each on its own full server"]],
-      said: `${arrow(r)}, full server: most is gained by "${best.name}", ` +
-        (best.atLimit === Infinity ? "for there is no decode step" : `${fixed(best.atLimit, 2)} times as fast`),
-      numbers: ranked.map(({ name, held, atLimit }) => [name, `${timesFaster(held)} → ${timesFaster(atLimit)}`]),
-    };
-  },
-  svg({ ranked, said }, width) {
-    const row = 46;
-    const x = axis("times faster: GPU time before over after", 0.5, 8, { log: true });
-    const ends = { left: 10, right: width - 46, top: 12, bottom: 12 + row * ranked.length };
-    const on = { across: (v) => ends.left + (ends.right - ends.left) * Math.min(1.05, Math.max(0, x.share(v))) };
-    let drawn = "";
-    for (const tick of [0.5, 1, 2, 4, 8]) {
-      drawn += path(`M${px(on.across(tick))} ${ends.top}V${ends.bottom}`, tick === 1 ? "boundary" : "grid");
-      drawn += text(on.across(tick), ends.bottom + 17, `${tick}`, "quiet middle");
-    }
-    ranked.forEach(({ name, held, atLimit }, i) => {
-      const y = ends.top + row * i + 14;
-      [[held, "other"], [atLimit, "held"]].forEach(([gain, look], j) => {
-        const [from, to] = [on.across(Math.min(1, gain)), on.across(Math.max(1, gain))];
-        drawn += box(from, y + 6 + 12 * j, Math.max(1.5, to - from), 9, `area ${look}`);
-        drawn += text(to + 4, y + 14.5 + 12 * j, timesFaster(gain), "tiny halo");
-      });
-      drawn += text(ends.left, y, width < 520 ? name.split(/ \(|: /)[0] : name, "halo");
-    });
-    drawn += text(width / 2, ends.bottom + 36, x.said, "quiet middle");
-    return picture(width, ends.bottom + 44, said, drawn);
-  },
+// 06: which lever
+const timesAsFast = (gain) => (gain === Infinity ? "∞" : printed(gain, "fixed 2")); // one output token is all prefill
+VIEWS.levers = (d, r, { batch }) => {
+  const ranked = rankLevers(d, r, batch);
+  const [best] = ranked;
+  const [left, top, row] = [10, 12, 46];
+  const bottom = top + row * ranked.length;
+  return {
+    best, case: best.atLimit === Infinity ? "none" : "gain",
+    rows: ranked.map(({ name, held, atLimit }) => [name, `${timesAsFast(held)} → ${timesAsFast(atLimit)}`]),
+    height: bottom + 44,
+    draw(width) {
+      const x = axisOf({ said: "times as fast: GPU time before over after", log: true }, 0.5, 8);
+      const across = (gain) => left + (width - 46 - left) * Math.min(1.05, Math.max(0, x.share(gain)));
+      const bar = (gain, y, look) => {
+        const [from, to] = [across(Math.min(1, gain)), across(Math.max(1, gain))];
+        return box(from, y, Math.max(1.5, to - from), 9, `area ${look}`) +
+          text(to + 4, y + 8.5, timesAsFast(gain), "tiny halo");
+      };
+      return [
+        [0.5, 1, 2, 4, 8].map((tick) =>
+          path(`M${px(across(tick))} ${top}V${bottom}`, tick === 1 ? "boundary" : "grid") +
+          text(across(tick), bottom + 17, tick, "quiet middle")),
+        ranked.map(({ name, held, atLimit }, i) => {
+          const y = top + row * i + 14;
+          const short = width < 520 ? name.split(/ \(|: /)[0] : name;
+          return bar(held, y + 6, "other") + bar(atLimit, y + 18, "held") + text(left, y, short, "halo");
+        }),
+        text(width / 2, bottom + 36, x.said, "quiet middle"),
+      ];
+    },
+  };
 };
 
-// ---- 09: what an output token costs
-
-VIEWS.price = {
-  title: "What an output token costs",
-  controls: ["prompt", "output", "cached", "batch", "dollars"],
-  start: { prompt: 1024, output: 128, batch: 1, dollars: 2 },
-  many: true,
-  compute(data, s) {
-    const [d, r] = [deploymentOf(data, s), requestOf(s)];
-    if (r.output < 2) refuse("One output token comes from the prefill: there is no step to price.");
-    const full = steadyState(d, r).batch;
-    const worth = (b) => outputTokenInPromptTokens(d, r, b);
-    const million = (b) => (priceOfRequest(d, r, b, s.dollars) * 1e6) / r.output;
-    const here = worth(s.batch);
-    const each = requestCost(d, r, s.batch).tpot / s.batch;
-    return {
-      prices: wholes(geometric(1, full, 28)).map((b) => [b, worth(b)]),
-      full, here: [s.batch, here],
-      legend: [["edge", "one output token, in prompt tokens"]],
-      said: `${arrow(r)}, batch ${commas(s.batch)}: one output token costs as much GPU time as ` +
-        `${fixed(here, 1, true)} prompt tokens`,
-      numbers: [
-        ["one output token, in prompt tokens", fixed(here, 1, true)], ["at batch 1", fixed(worth(1), 1, true)],
-        ["at the memory batch", fixed(worth(full), 1, true)], ["memory batch", commas(full)],
-        ["$ a million output, here", `$${fixed(million(s.batch), 2, true)}`],
-        ["$ a million output, at the memory batch", `$${fixed(million(full), 2, true)}`],
-        ["GPU time of one output token", formatSeconds(each)],
-      ],
-    };
-  },
-  svg({ prices, full, here, said }, width) {
-    const on = panel({ right: width - 12, bottom: 290 },
-      axis("batch size", 1, 1e4, { log: true }), axis("price, in prompt tokens", 1, 1e4, { log: true }));
-    let drawn = on.drawn + on.line(prices, "edge") + on.mark(full, `memory is full: ${commas(full)}`) + on.dot(...here);
-    drawn += on.line([[1, 1], [1e4, 1]], "limit") + text(on.right - 4, on.up(1) - 5, "a prompt token", "quiet end");
-    return picture(width, 334, said, drawn);
-  },
+// 09: what an output token costs
+VIEWS.price = (d, r, { batch, dollars }) => {
+  const full = steadyState(d, r).batch;
+  const worth = (some) => outputTokenInPromptTokens(d, r, some);
+  const million = (some) => (priceOfRequest(d, r, some, dollars) * 1e6) / r.output;
+  return {
+    full, worth: { here: worth(batch), alone: worth(1), full: worth(full) },
+    million: { here: million(batch), full: million(full) },
+    each: requestCost(d, r, batch).tpot / batch,
+    prices: wholes(geometric(1, full, 28)).map((some) => [some, worth(some)]),
+  };
 };
 
 // ---------------------------------------------------------------------------------------------------------------------
 // 3. The panel: controls, what they show, and what a reader takes away. Everything is made in `host`, a plain element.
-
 const MENUS = ["model", "accelerator", "layout", "precision", "efficiency"];
-const DEFAULTS = {
-  model: "llama-3.1-8b", accelerator: "h100-sxm", devices: 1, layout: "tensor", precision: "bf16", efficiency: "floor",
-  prompt: 1024, output: 128, cached: 0, batch: 1,
-};
-// `most` may ask the setting; `unit`: in words, of one; `quantum`: the finest step; `zero`: the scale begins at 0.
-const RANGES = {
-  prompt: { label: "prompt", unit: "token", least: 1, most: 131_072 },
-  output: { label: "output", unit: "token", least: 1, most: 65_536 },
-  cached: { label: "of it cached", unit: "token", least: 0, most: (s) => s.prompt - 1, zero: true },
-  batch: { label: "batch", unit: "request", least: 1, most: 4096 },
-  devices: { label: "devices", unit: "device", least: 1, most: 256 },
-  position: { label: "output so far", unit: "token", least: 1, most: (s) => Math.max(1, s.output - 1), even: true },
-  target: { label: "latency target", unit: "ms a token", units: "ms a token", least: 1, most: 1000, quantum: 0.1 },
-  load: { label: "load", unit: "% of capacity", units: "% of capacity", least: 5, most: 200, even: true },
-  times: { label: "prefill faster", unit: "time", least: 1, most: 1000, quantum: 0.1 },
-  dollars: { label: "a GPU-hour", unit: "dollar", least: 0.1, most: 20, quantum: 0.01 },
-};
-export const settingOf = (name, start = {}) => ({ ...DEFAULTS, ...VIEWS[name].start, ...start });
-const bound = (limit, s) => (typeof limit === "function" ? limit(s) : limit);
+export const settingOf = (data, name, start = {}) => ({ ...data.defaults, ...data.views[name].start, ...start });
+const inFull = (value) => (Number.isInteger(value) ? commas(value) : String(value)); // any number of a control
+const unitsOf = ({ unit, units }) => units ?? `${unit}s`;
+const inWords = (range, value) => `${inFull(value)} ${value === 1 ? range.unit : unitsOf(range)}`;
 
 // A scale from its least to its most value, as {share, value}: logarithmic, and from zero on log(1 + value).
-function scaleOf(range, s) {
-  const [least, most, quantum] = [range.least, Math.max(bound(range.most, s), range.least), range.quantum ?? 1];
-  const [to, back] = range.even ? [(v) => v, (v) => v] : range.zero ? [Math.log1p, Math.expm1] : [Math.log, Math.exp];
+function scaleOf({ least, below, quantum = 1, even, zero, ...range }, s) {
+  const most = Math.max(below ? s[below] - 1 : range.most, least);
+  const [to, back] = even ? [(v) => v, (v) => v] : zero ? [Math.log1p, Math.expm1] : [Math.log, Math.exp];
   const across = to(most) - to(least) || 1;
   const inside = (value) => Math.min(most, Math.max(least, value));
   const held = (value) => Number(inside(Math.round(value / quantum) * quantum).toPrecision(12));
@@ -1619,329 +1227,273 @@ function scaleOf(range, s) {
     share: (value) => (to(inside(value)) - to(least)) / across,
     value: (share) => held(Number(back(to(least) + share * across).toPrecision(3))),
     // The next round value above or below: 12,800 goes to 13,000 and to 12,000.
-    next: (value, way) => {
+    next(value, way) {
       const from = Math.max(value * (way < 0 ? 0.999 : 1), 1e-9);
-      const step = Math.max(quantum, range.even ? roundUp(most / 100) : 10 ** (Math.floor(Math.log10(from)) - 1));
+      const step = Math.max(quantum, even ? roundUp(most / 100) : 10 ** (Math.floor(Math.log10(from)) - 1));
       const steps = value / step;
       return held(step * (way > 0 ? Math.floor(steps + 1 + 1e-9) : Math.ceil(steps - 1 - 1e-9)));
     },
   };
 }
 
-const unitsOf = ({ unit, units }) => units ?? `${unit}s`;
-const inWords = (range, value) => `${inFull(value)} ${value === 1 ? range.unit : unitsOf(range)}`;
-
-function make(name, attributes = {}, ...inside) {
-  const made = document.createElement(name);
-  const takesKeys = ["input", "select", "button"].includes(name); // which JupyterLab would take for its own commands
-  if (takesKeys) made.setAttribute("data-lm-suppress-shortcuts", "true");
-  for (const [key, value] of Object.entries(attributes)) {
-    if (value === false || value == null) continue;
-    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
-    else made.setAttribute(key, value === true ? "" : value);
-  }
-  made.append(...inside);
-  return made;
-}
-
+const numberIn = (said) => (said.trim() === "" ? NaN : Number(said));
 // Whether each % begins a letter that was written so; "#100%" is an address, too.
 const wellFormed = (address) => !/%(?![\da-f]{2})/i.test(address) && !/%[89a-f]/i.test(address);
 // The setting in a page's address, for this view; {} where there is none, or where it is another's.
 function fromAddress(name, start) {
   const hash = globalThis.location?.hash ?? "";
   const [view, query] = (wellFormed(hash) ? decodeURI(hash) : hash).split("?");
-  if (view !== `#explore-${name}` || !query) return {};
-  const found = {};
-  for (const [key, value] of new URLSearchParams(query)) {
-    if (!Object.hasOwn(start, key)) continue;
-    if (typeof start[key] !== "number") found[key] = value;
-    else if (Number.isFinite(Number(value)) && value.trim()) found[key] = Number(value);
-  }
-  return found;
+  const given = view === `#explore-${name}` ? [...new URLSearchParams(query)] : [];
+  const known = given.filter(([key]) => Object.hasOwn(start, key))
+    .map(([key, value]) => [key, typeof start[key] === "number" ? numberIn(value) : value]);
+  return Object.fromEntries(known.filter(([, value]) => typeof value === "string" || Number.isFinite(value)));
 }
 
-const cell = (value) => `"${String(value).replaceAll('"', '""')}"`;
-const csvOf = (rows) => rows.map((row) => row.map(cell).join(",")).join("\r\n");
-
-// [name, value] of each setting that this view has, as a table and an address say them.
-const settingsOf = (view, s) => [...MENUS, "devices", ...view.controls].map((key) => [key, s[key]]);
-
-function legendOf(legend) {
-  return legend.map(([look, words]) => `<li><span class="swatch ${look}"></span>${escaped(words)}</li>`).join("");
+// ---- What is shown of one setting, or of two side by side
+const COLUMNS = ["", "this setting", "kept"];
+// [label, its text in each column...], by the first of the columns of [label, text]; another may lack it.
+function rowsOf([first, ...others]) {
+  const texts = others.map((column) => new Map(column));
+  return first.map(([label, text]) => [label, text, ...texts.map((column) => column.get(label) ?? "-")]);
 }
-
-function tableOf(now, kept) {
-  const before = new Map(kept ?? []);
-  const rows = now.map(([label, value]) => {
-    const other = kept ? `<td>${inHtml(before.get(label) ?? "-")}</td>` : "";
-    return `<tr><th scope="row">${inHtml(label)}</th><td>${inHtml(value)}</td>${other}</tr>`;
-  });
-  const names = ["", "this setting", "kept"].map((name) => `<th scope="col">${name}</th>`);
-  const head = kept ? `<thead><tr>${names.join("")}</tr></thead>` : "";
+function tableOf(columns) {
+  const cell = (value) => `<td>${inHtml(value)}</td>`;
+  const rows = rowsOf(columns).map(([label, ...values]) =>
+    `<tr><th scope="row">${inHtml(label)}</th>${values.map(cell).join("")}</tr>`);
+  const names = COLUMNS.map((name) => `<th scope="col">${name}</th>`).join("");
+  const head = columns.length > 1 ? `<thead><tr>${names}</tr></thead>` : "";
   return `<table>${head}<tbody>${rows.join("")}</tbody></table>`;
 }
+function csvOf(columns) {
+  const cell = (value) => `"${String(value).replaceAll('"', '""')}"`;
+  const head = COLUMNS.slice(0, columns.length + 1);
+  return [head, ...rowsOf(columns)].map((row) => row.map(cell).join(",")).join("\r\n");
+}
+const legendOf = (legend) =>
+  legend.map(([look, words]) => `<li><span class="swatch ${look}"></span>${escaped(words)}</li>`).join("");
 
-// Picture and table of a setting as one string, for a page where nothing runs; `image`: where the picture is, drawn.
-export function still(data, name, start = {}, image = "") {
-  const view = VIEWS[name];
-  const found = view.compute(data, settingOf(name, start));
-  const drawn = image ? `<img src="${image}" alt="${escaped(`${view.title}. ${found.said}`)}" style="max-width:100%">`
-    : `<div class="drawn"><ul class="legend">${legendOf(found.legend)}</ul>${view.svg(found, 720)}</div>`;
-  return `<p><strong>${escaped(view.title)}.</strong> ${escaped(found.said)}</p>${drawn}${tableOf(found.numbers)}`;
+// Picture and table of a setting as one string, for a page where nothing runs.
+export function still(data, name, start = {}) {
+  const { said, legend, numbers, svg } = shown(data, name, settingOf(data, name, start));
+  const title = escaped(data.views[name].title);
+  const drawn = `<div class="drawn"><ul class="legend">${legendOf(legend)}</ul>${svg(720)}</div>`;
+  return `<p><strong>${title}.</strong> ${escaped(said)}</p>${drawn}${tableOf([numbers])}`;
 }
 
 // Single changes of a setting after which the view can be computed: [words, change], the nearest first.
-function waysOut(data, view, s, deep = true) {
-  const works = (change) => unless(() => view.compute(data, { ...s, ...change })) !== null;
+function waysOut(data, name, s, deep = true) {
+  const { ranges, views, ways } = data;
+  const works = (change) => unless(() => shown(data, name, { ...s, ...change })) !== null;
   const found = [];
-  const largest = (key, least) => {
-    if (!(key in RANGES) || !view.controls.includes(key) || s[key] <= least || !works({ [key]: least })) return;
-    let [low, high] = [least, s[key]];
-    while (high - low > Math.max(1, low / 200)) {
-      const middle = Math.floor((low + high) / 2);
-      [low, high] = works({ [key]: middle }) ? [middle, high] : [low, middle];
-    }
-    found.push([`${RANGES[key].label} ${inFull(low)}`, { [key]: low }]);
-  };
-  for (const key of ["batch", "output", "prompt", "cached"]) largest(key, RANGES[key].least);
-  const layouts = s.layout === "tensor" ? ["tensor", "expert"] : ["expert", "tensor"];
-  const many = [1, 2, 4, 8, 16, 32, 64, 128].flatMap((devices) => layouts.map((layout) => ({ devices, layout })));
-  const group = many.find((change) => (change.devices !== s.devices || change.layout !== s.layout) && works(change));
-  const how = group && group.devices > 1 ? `, ${LAYOUTS[group.layout]}` : "";
-  if (group) found.push([inWords(RANGES.devices, group.devices) + how, group]);
-  const precision = Object.keys(data.precisions).find((name) => name !== s.precision && works({ precision: name }));
-  if (precision) found.push([`precision ${precision}`, { precision }]);
-  const bySize = [...data.accelerators].sort((a, b) => a.memory - b.memory);
-  const device = bySize.find(({ name }) => works({ accelerator: name }));
-  if (device) found.push([device.label ?? device.name, { accelerator: device.name }]);
-  if (s.target && works({ target: 1000 })) found.push(["latency target 1,000 ms", { target: 1000 }]);
-  const { prompt, output, cached } = data.presets.chat; // where no single change does: a smaller case, and then one
-  const smaller = [["batch 1", { batch: 1 }], ["batch 1, a chat request", { batch: 1, prompt, output, cached }]];
-  for (const [words, change] of smaller) {
-    if (found.length || !deep) break;
+  for (const key of ["batch", "output", "prompt", "cached"].filter((one) => views[name].controls.includes(one))) {
+    const { least, label } = ranges[key];
+    if (s[key] <= least || !works({ [key]: least })) continue;
+    const most = firstOf(least, s[key], (value) => !works({ [key]: value })) - 1;
+    found.push([`${label} ${inFull(most)}`, { [key]: most }]);
+  }
+  const possible = ([, change]) =>
+    Object.keys(change).every((key) => key in s) && Object.keys(change).some((key) => change[key] !== s[key]);
+  for (const choices of [ways.devices[s.layout], ways.precision, ways.accelerator, ways.target]) {
+    const first = choices?.find((way) => possible(way) && works(way[1]));
+    if (first) found.push(first);
+  }
+  for (const [words, change] of deep ? ways.smaller : []) { // where no single change does: a smaller case, and then one
+    if (found.length) break;
     if (works(change)) found.push([words, change]);
-    for (const [and, more] of found.length ? [] : waysOut(data, view, { ...s, ...change }, false)) {
+    for (const [and, more] of found.length ? [] : waysOut(data, name, { ...s, ...change }, false)) {
       found.push([`${words}, ${and}`, { ...change, ...more }]);
     }
   }
   return found;
 }
 
+// ---- The panel. Its HTML is data: data-key is the setting of a control, data-does what a button does, with data-of.
+const buttonHtml = (words, does, of = "") => `<button type="button" data-does="${does}" data-of="${of}"
+  data-lm-suppress-shortcuts="true">${escaped(words)}</button>`;
 let panels = 0;
 
 // The explorer `name` in `host`, from its start setting or `start`. Returns {settings, destroy}.
 export function mount(host, data, name, start = {}) {
-  const view = VIEWS[name];
-  const id = `explore-${name}-${(panels += 1)}`;
-  const initial = settingOf(name, start);
-  let s = { ...initial, ...fromAddress(name, initial) };
-  let kept = null; // {s, found} of the setting that is shown beside
-  let found = null;
-  let later = 0;
-  let playing = 0;
-  let wide = 0;
-  const controls = {};
-  const calm = () => globalThis.matchMedia?.("(prefers-reduced-motion: reduce)").matches;
+  const [view, id] = [data.views[name], `explore-${name}-${(panels += 1)}`];
+  const ranged = [...view.controls, "devices"];
+  const initial = settingOf(data, name, start);
+  const linked = fromAddress(name, initial);
+  let s = { ...initial, ...linked };
+  let [found, kept, offers] = [null, null, []]; // what is shown, null where it is refused; {s, found} kept beside it
+  let [later, playing, wide] = [0, 0, 0];
 
-  const sentence = make("p", { class: "said", role: "status", "aria-live": "polite" });
-  const legend = make("ul", { class: "legend" });
-  const now = make("figure");
-  const beside = make("figure", { hidden: true });
-  const pictures = make("div", { class: "pictures" }, now, beside);
-  const ways = make("div", { class: "ways", role: "group", "aria-label": "What would fit" });
-  const table = make("div", { class: "numbers" });
-  const told = make("p", { class: "told", role: "status" });
-  const button = (words, does, more = {}) => make("button", { type: "button", onclick: does, ...more }, words);
+  const means = view.many ? "means" : "medians";
+  host.innerHTML = data.panel.replaceAll("$ID", id).replaceAll("$TITLE", view.title).replaceAll("$MEANS", means);
+  const root = host.firstElementChild;
+  const [sentence, legend, pictures, ways, told, table] =
+    ["said", "legend", "pictures", "ways", "told", "numbers"].map((look) => root.querySelector(`.${look}`));
+  const [compare, player] = ["keep", "play"].map((does) => root.querySelector(`[data-does=${does}]`));
+  const [keepWords, playWords] = [compare.textContent, player.textContent];
+  if (!view.plays) player.remove();
+  for (const range of root.querySelectorAll(".range")) if (!ranged.includes(range.dataset.of)) range.remove();
+  const inputs = [...root.querySelectorAll("[data-key]")];
+  const scale = (key) => scaleOf(data.ranges[key], s);
+  const tell = (words) => (told.textContent = words);
+  const sides = () => [{ s, found }, ...(kept ? [kept] : [])]; // this setting, and the one that is kept
 
   function set(change) {
     s = { ...s, ...change };
-    for (const key of [...view.controls, "devices"]) {
-      const { least, most, held } = scaleOf(RANGES[key], s);
+    for (const key of ranged) {
+      const { least, most, held } = scale(key);
       if (s[key] < least || s[key] > most) s[key] = held(s[key]);
     }
     show();
   }
+  // Every control shows the setting; a number that is being typed stays as it is typed.
+  function follow() {
+    for (const input of inputs) {
+      const { type, dataset: { key } } = input;
+      const typing = type === "number" && input === input.getRootNode().activeElement && Number(input.value) === s[key];
+      if (type === "range") input.setAttribute("aria-valuetext", inWords(data.ranges[key], s[key]));
+      if (!typing) input.value = type === "range" ? scale(key).share(s[key]) : s[key];
+    }
+  }
   function show() {
-    for (const control of Object.values(controls)) control.follow();
+    follow();
     clearTimeout(later);
     ways.replaceChildren();
     try {
-      found = view.compute(data, s);
-      sentence.removeAttribute("data-refused");
+      found = shown(data, name, s);
+      draw();
       sentence.textContent = found.said;
       legend.innerHTML = legendOf(found.legend);
-      draw();
-      table.innerHTML = tableOf(found.numbers, kept?.found.numbers);
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
       found = null;
-      sentence.setAttribute("data-refused", "");
+      draw();
       sentence.textContent = `Not computed. ${error.message}`;
-      now.replaceChildren();
-      table.replaceChildren();
       later = setTimeout(offer, 30); // the sentence first
     }
+    sentence.toggleAttribute("data-refused", !found);
+    table.innerHTML = found ? tableOf(sides().map((side) => side.found.numbers)) : "";
   }
   function offer() {
-    const choices = waysOut(data, view, s).map(([words, change]) => button(`Take ${words}`, () => set(change)));
-    ways.replaceChildren("What would fit: ", ...choices, button("Back to the start", reset));
+    offers = waysOut(data, name, s);
+    const choices = offers.map(([words], i) => buttonHtml(`Take ${words}`, "take", i));
+    ways.innerHTML = `What would fit: ${choices.join("")}${buttonHtml("Back to the start", "reset")}`;
   }
+  // The pictures as wide as there is room, with captions where there are two.
   function draw() {
-    const width = Math.round(Math.min(720, Math.max(300, now.clientWidth || 720)));
-    now.innerHTML = (kept ? "<figcaption>this setting</figcaption>" : "") + view.svg(found, width);
-    const caption = kept ? `<figcaption>kept: ${escaped(kept.found.said)}</figcaption>` : "";
-    if (kept) beside.innerHTML = caption + view.svg(kept.found, width);
-  }
-  function reset() {
-    stop();
-    set(initial);
-  }
-  function keep() {
-    kept = kept || !found ? null : { s, found };
-    beside.hidden = !kept;
-    if (!kept) beside.replaceChildren();
-    table.classList.toggle("two", Boolean(kept));
-    compare.textContent = kept ? "Drop the kept setting" : "Keep beside";
-    show();
+    wide = pictures.clientWidth;
+    const width = Math.round(Math.min(720, Math.max(300, wide || 720)));
+    const captions = [COLUMNS[1], `${COLUMNS[2]}: ${kept?.found.said}`];
+    pictures.innerHTML = sides().map((side, i) => {
+      const caption = kept ? `<figcaption>${escaped(captions[i])}</figcaption>` : "";
+      return side.found ? `<figure>${caption}${side.found.svg(width)}</figure>` : "";
+    }).join("");
   }
   async function copy(words, what) {
-    told.replaceChildren();
+    tell("");
     try {
       await navigator.clipboard.writeText(words);
-      told.textContent = `${what} copied.`;
+      tell(`${what} copied.`);
     } catch {
-      const field = make("textarea", { readonly: true, rows: 3, "aria-label": what });
-      field.value = words;
-      told.replaceChildren(`${what}: `, field);
-      field.select();
+      told.innerHTML = `${what}: <textarea readonly rows="3" aria-label="${what}">${escaped(words)}</textarea>`;
+      told.lastChild.select();
     }
   }
-  function asCsv() {
-    const rows = [...settingsOf(view, s), ...(found?.numbers ?? [["not computed", sentence.textContent]])];
-    const others = kept && new Map([...settingsOf(view, kept.s), ...kept.found.numbers]);
-    const columns = ([label, value]) => (kept ? [label, value, others.get(label) ?? ""] : [label, value]);
-    return csvOf([kept ? ["", "this setting", "kept"] : ["", "this setting"], ...rows.map(columns)]);
-  }
-  function address() {
-    const changed = settingsOf(view, s).filter(([key, value]) => value !== settingOf(name)[key]);
-    const page = globalThis.location?.href.split("#")[0] ?? "";
-    return `${page}#explore-${name}?${new URLSearchParams(changed)}`;
-  }
+  // [name, value] of each setting that this view has, as a table and an address say them.
+  const settings = (of) => [...MENUS, "devices", ...view.controls].map((key) => [key, of[key]]);
   function stop() {
     cancelAnimationFrame(playing);
     clearTimeout(playing);
     playing = 0;
     sentence.setAttribute("aria-live", "polite");
-    if (player) player.textContent = "Play along the answer";
+    player.textContent = playWords;
   }
-  function play() {
-    if (playing) return stop();
-    const last = bound(RANGES[view.plays].most, s);
-    const [stops, began] = [calm() ? 8 : 0, performance.now()];
-    const from = s[view.plays] >= last ? 1 : s[view.plays];
-    player.textContent = "Stop";
-    sentence.setAttribute("aria-live", "off"); // it changes with every frame
-    const step = (count) => {
-      const share = stops ? count / stops : Math.min(1, (performance.now() - began) / 8000);
-      set({ [view.plays]: Math.round(from + share * (last - from)) });
-      if (share >= 1) return stop();
-      playing = stops ? setTimeout(step, 1000, count + 1) : requestAnimationFrame(step);
-    };
-    playing = 1;
-    step(1);
-  }
-  function rangeOf(key) {
-    const range = RANGES[key];
-    const slider = make("input", { type: "range", id: `${id}-${key}`, min: 0, max: 1, step: "any" });
-    const most = typeof range.most === "function" ? null : range.most;
-    const words = `${range.label}, ${unitsOf(range)}`;
-    const field = make("input", { type: "number", min: range.least, max: most, step: "any", "aria-label": words });
-    slider.addEventListener("input", () => set({ [key]: scaleOf(range, s).value(Number(slider.value)) }));
-    slider.addEventListener("keydown", (event) => {
-      const { least, most: end, held, next } = scaleOf(range, s);
-      const ways = {
-        ArrowRight: () => next(s[key], 1), ArrowUp: () => next(s[key], 1), ArrowLeft: () => next(s[key], -1),
-        ArrowDown: () => next(s[key], -1), PageUp: () => held(2 * s[key] || 1), PageDown: () => held(s[key] / 2),
-        Home: () => least, End: () => end,
-      };
-      if (!(event.key in ways) || event.ctrlKey || event.metaKey || event.altKey) return;
-      event.preventDefault();
-      set({ [key]: ways[event.key]() });
-    });
-    const typed = () => {
-      const { held, least, most: end } = scaleOf(range, s);
-      const value = field.value.trim() === "" ? NaN : Number(field.value);
-      const outside = value < least || value > end;
-      if (!Number.isFinite(value)) told.textContent = `${range.label} stays ${inFull(s[key])}: no number was typed.`;
-      else told.textContent = outside ? `${range.label} goes from ${inFull(least)} to ${inFull(end)}.` : "";
-      set({ [key]: Number.isFinite(value) ? held(value) : s[key] });
-      field.value = s[key];
-    };
-    field.addEventListener("change", typed);
-    field.addEventListener("input", () => {
-      const { held, least, most: end } = scaleOf(range, s);
-      const value = Number(field.value);
-      if (field.value.trim() && value >= least && value <= end && held(value) === value) set({ [key]: value });
-    });
-    const follow = () => {
-      const scale = scaleOf(range, s);
-      slider.value = scale.share(s[key]);
-      slider.setAttribute("aria-valuetext", inWords(range, s[key]));
-      if (field !== field.getRootNode().activeElement || Number(field.value) !== s[key]) field.value = s[key];
-    };
-    controls[key] = { follow };
-    const unit = make("span", { class: "unit" }, unitsOf(range));
-    return make("div", { class: "range" }, make("label", { for: slider.id }, range.label), slider, field, unit);
-  }
-  function menuOf(key, choices) {
-    const select = make("select", { id: `${id}-${key}`, onchange: () => set({ [key]: select.value }) });
-    for (const [value, words] of choices) select.append(make("option", { value }, words));
-    controls[key] = { follow: () => (select.value = s[key]) };
-    return make("div", { class: "menu" }, make("label", { for: select.id }, key), select);
+  // A frame of the play, `count` of them so far, since it `began` at a value `from`: 8 seconds, or 8 steps if `calm`.
+  function playOn(calm, from, began, count) {
+    const { most } = scale(view.plays);
+    const share = calm ? count / 8 : Math.min(1, (performance.now() - began) / 8000);
+    set({ [view.plays]: Math.round(from + share * (most - from)) });
+    const next = () => playOn(calm, from, began, count + 1);
+    if (share >= 1) stop();
+    else playing = calm ? setTimeout(next, 1000) : requestAnimationFrame(next);
   }
 
-  const labels = (rows) => rows.map((row) => [row.name, row.label ?? row.name]);
-  const same = (names) => [...new Set(names)].map((each) => [each, each]);
-  const menus = make("div", { class: "menus" },
-    menuOf("model", labels(data.models)), menuOf("accelerator", labels(data.accelerators)),
-    menuOf("precision", same(Object.keys(data.precisions))),
-    menuOf("efficiency", same([...Object.keys(data.efficiencies), "high", "typical", "low"])),
-    menuOf("layout", Object.entries(LAYOUTS)));
-  const presets = make("div", { class: "presets", role: "group", "aria-label": "Workloads to begin with" },
-    view.many ? "Take the means of " : "Take the medians of ");
-  for (const [word, preset] of Object.entries(data.presets)) {
-    const { prompt, output, cached } = view.many ? preset.mean : preset;
-    presets.append(button(word, () => set({ prompt, output, cached })));
-  }
-  const compare = button("Keep beside", keep);
-  const player = view.plays ? button("Play along the answer", play) : null;
-  const buttons = make("div", { class: "buttons" }, ...(player ? [player] : []), button("Reset", reset), compare,
-    button("Copy numbers as CSV", () => copy(asCsv(), "Numbers")), button("Copy link", () => copy(address(), "Link")));
-  const ranges = make("div", { class: "ranges" }, ...view.controls.map(rangeOf), rangeOf("devices"));
-  const title = make("p", { class: "title" }, view.title);
-  const more = { class: "lesson-explore", "aria-label": view.title };
-  const shown = [sentence, legend, pictures, ways, buttons, told, table];
-  const root = make("section", more, title, presets, ranges, menus, ...shown);
-  host.replaceChildren(root);
+  const actions = {
+    take: (index) => set(offers[index][1]),
+    preset: (word) => set(data.presets[word][view.many ? "mean" : "median"]),
+    reset() {
+      stop();
+      set(initial);
+    },
+    keep() {
+      kept = kept || !found ? null : { s, found };
+      table.classList.toggle("two", Boolean(kept));
+      compare.textContent = kept ? "Drop the kept setting" : keepWords;
+      show();
+    },
+    csv() {
+      const numbers = (side) => side.found?.numbers ?? [["not computed", sentence.textContent]];
+      copy(csvOf(sides().map((side) => [...settings(side.s), ...numbers(side)])), "Numbers");
+    },
+    link() {
+      const changed = settings(s).filter(([key, value]) => value !== settingOf(data, name)[key]);
+      const page = globalThis.location?.href.split("#")[0] ?? "";
+      copy(`${page}#explore-${name}?${new URLSearchParams(changed)}`, "Link");
+    },
+    play() {
+      if (playing) return stop();
+      player.textContent = "Stop";
+      sentence.setAttribute("aria-live", "off"); // it changes with every frame
+      const calm = globalThis.matchMedia?.("(prefers-reduced-motion: reduce)").matches;
+      const atEnd = s[view.plays] >= scale(view.plays).most;
+      return playOn(calm, atEnd ? 1 : s[view.plays], performance.now(), 1);
+    },
+  };
+  const listeners = {
+    click({ target }) {
+      const { does, of } = target.closest("button")?.dataset ?? {};
+      if (does) actions[does](of);
+    },
+    input({ target }) {
+      const { type, value, dataset: { key } } = target;
+      if (type === "range") set({ [key]: scale(key).value(Number(value)) });
+      const typed = type === "number" ? numberIn(value) : NaN; // while it is typed, only what needs no change
+      if (!Number.isNaN(typed) && typed === scale(key).held(typed)) set({ [key]: typed });
+    },
+    change({ target }) {
+      const { type, value, dataset: { key } } = target;
+      if (type === "select-one") set({ [key]: value });
+      if (type !== "number") return;
+      const [typed, { held, least, most }, { label }] = [numberIn(value), scale(key), data.ranges[key]];
+      const outside = typed < least || typed > most ? `${label} goes from ${inFull(least)} to ${inFull(most)}.` : "";
+      tell(Number.isFinite(typed) ? outside : `${label} stays ${inFull(s[key])}: no number was typed.`);
+      set({ [key]: Number.isFinite(typed) ? held(typed) : s[key] });
+      target.value = s[key];
+    },
+    keydown(event) {
+      const { type, dataset: { key } } = event.target;
+      if (type !== "range" || event.ctrlKey || event.metaKey || event.altKey) return;
+      const [value, { least, most, held, next }] = [s[key], scale(key)];
+      const [up, down] = [() => next(value, 1), () => next(value, -1)];
+      const keys = {
+        ArrowRight: up, ArrowUp: up, ArrowLeft: down, ArrowDown: down, PageUp: () => held(2 * value || 1),
+        PageDown: () => held(value / 2), Home: () => least, End: () => most,
+      };
+      if (!Object.hasOwn(keys, event.key)) return;
+      event.preventDefault();
+      set({ [key]: keys[event.key]() });
+    },
+  };
+  for (const [event, listener] of Object.entries(listeners)) root.addEventListener(event, listener);
   set({});
-  const watcher = new ResizeObserver(() => {
-    if (now.clientWidth === wide || !found) return;
-    wide = now.clientWidth;
-    draw();
-  });
+  const watcher = new ResizeObserver(() => pictures.clientWidth !== wide && found && draw());
   watcher.observe(pictures);
-  if (Object.keys(fromAddress(name, initial)).length) root.scrollIntoView({ block: "nearest" });
-  const destroy = () => {
+  if (Object.keys(linked).length) root.scrollIntoView({ block: "nearest" });
+  function destroy() {
     stop();
     clearTimeout(later);
     watcher.disconnect();
     host.replaceChildren();
-  };
+  }
   return { settings: () => ({ ...s }), destroy };
 }
 
-export default {
-  render({ model, el }) {
-    return mount(el, model.get("data"), model.get("view"), model.get("start")).destroy;
-  },
-};
+export default { render: ({ model: m, el }) => mount(el, m.get("data"), m.get("view"), m.get("start")).destroy };

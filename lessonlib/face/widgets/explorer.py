@@ -20,6 +20,7 @@ from lessonlib.base.checks import Rule, choice, count, rate
 from lessonlib.base.errors import UnknownNameError, shown
 from lessonlib.face.exercises.asking import STILL
 from lessonlib.face.widgets.asking import WIDGET_VIEW
+from lessonlib.face.widgets.explorer_controls import panel_html
 from lessonlib.face.widgets.explorer_data import explorer_data
 from lessonlib.facts.catalogue import load_accelerator, load_model
 from lessonlib.model.model import Model
@@ -118,6 +119,7 @@ def _explorer(view: str, given: dict[str, Any]) -> Explorer | Still:
         choice(data["precisions"], UnknownNameError)(owner, "precision", start["precision"])
     if isinstance(start.get("efficiency"), Efficiency):
         data["efficiencies"] = data["efficiencies"] | {OWN: asdict(start["efficiency"])}
+        data["panel"] = panel_html(data)  # its menu has one choice more
         start["efficiency"] = OWN
     elif "efficiency" in start:
         names = ("floor", "low", "typical", "high")
@@ -127,51 +129,43 @@ def _explorer(view: str, given: dict[str, Any]) -> Explorer | Still:
     return Explorer(data=data, view=view, start=start)
 
 
-def explore_request(**start: Any) -> Explorer | Still:
-    """Where the FLOPs and the time of a request go: alone, in a batch, on a full server.
+def _explore(view: str, says: str) -> Callable[..., Explorer | Still]:
+    """The function explore_VIEW, which `says` what its explorer shows."""
 
-    As of every explorer, `start` is where its settings begin: model="qwen3-8b" (a name, or a Model of your own),
-    accelerator="h200-sxm" (or an Accelerator), devices=, layout=, precision="fp8", efficiency="typical" (or an
-    Efficiency), prompt=, output=, cached=, batch=, and what a view adds. Raises LessonError for what is none.
-    """
-    return _explorer("request", start)
+    def explore(**start: Any) -> Explorer | Still:
+        return _explorer(view, start)
 
-
-def explore_plane(**start: Any) -> Explorer | Still:
-    """Every request on the plane of prompt and output: rho is a line of the batch, omega an edge."""
-    return _explorer("plane", start)
+    explore.__name__ = explore.__qualname__ = f"explore_{view}"
+    explore.__doc__ = says + "\n\n" + START
+    return explore
 
 
-def explore_growth(**start: Any) -> Explorer | Still:
-    """A decode step along the answer: weights, the neighbours' caches and its own. `position`: the output so far."""
-    return _explorer("growth", start)
-
-
-def explore_kinds(**start: Any) -> Explorer | Still:
-    """What each kind of layer of a model keeps of a sequence, and what a step reads of it."""
-    return _explorer("kinds", start)
-
-
-def explore_batch(**start: Any) -> Explorer | Still:
-    """Tokens a second and the time from one to the next, by batch. `target`: a latency target, in ms a token."""
-    return _explorer("batch", start)
-
-
-def explore_timeline(**start: Any) -> Explorer | Still:
-    """A server in motion, from idle to overloaded. `load`: per cent of what it can take that arrives."""
-    return _explorer("timeline", start)
-
-
-def explore_prefill(**start: Any) -> Explorer | Still:
-    """What a faster prefill saves. `times`: how many times as fast."""
-    return _explorer("prefill", start)
-
-
-def explore_levers(**start: Any) -> Explorer | Still:
-    """The usual levers, ranked: at a batch, and each on its own full server."""
-    return _explorer("levers", start)
-
-
-def explore_price(**start: Any) -> Explorer | Still:
-    """What an output token costs in prompt tokens, by batch. `dollars`: the price of a GPU-hour."""
-    return _explorer("price", start)
+START = """As of every explorer, `start` is where its settings begin: model="qwen3-8b" (a name, or a Model of your own),
+accelerator="h200-sxm" (or an Accelerator), devices=, layout=, precision="fp8", efficiency="typical" (or an
+Efficiency), prompt=, output=, cached=, batch=, and what a view adds. Raises LessonError for what is none.
+"""
+explore_request = _explore(
+    "request", "Where the FLOPs and the time of a request go: alone, in a batch, on a full server."
+)
+explore_plane = _explore(
+    "plane", "Every request on the plane of prompt and output: rho is a line of the batch, omega an edge."
+)
+explore_growth = _explore(
+    "growth",
+    "A decode step along the answer: weights, the neighbours' caches and its own. `position`: the output so far.",
+)
+explore_kinds = _explore(
+    "kinds", "What each kind of layer of a model keeps of a sequence, and what a step reads of it."
+)
+explore_batch = _explore(
+    "batch",
+    "Tokens a second and the time from one to the next, by batch. `target`: a latency target, in ms a token.",
+)
+explore_timeline = _explore(
+    "timeline", "A server in motion, from idle to overloaded. `load`: per cent of what it can take that arrives."
+)
+explore_prefill = _explore("prefill", "What a faster prefill saves. `times`: how many times as fast.")
+explore_levers = _explore("levers", "The usual levers, ranked: at a batch, and each on its own full server.")
+explore_price = _explore(
+    "price", "What an output token costs in prompt tokens, by batch. `dollars`: the price of a GPU-hour."
+)

@@ -6,12 +6,14 @@ have makes its model one that is refused, in words that stand here.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cache
 from typing import Any
 
 from lessonlib.base.checks import a, checked, items
 from lessonlib.base.errors import LessonError
+from lessonlib.face.widgets.explorer_controls import DEFAULTS, RANGES, panel_html, ways_out
+from lessonlib.face.widgets.explorer_views import VIEWS
 from lessonlib.facts.catalogue import accelerator_names, load_accelerator, load_model, model_names
 from lessonlib.facts.workloads import load_workload, workload_names
 from lessonlib.measured.efficiency import typical_efficiency
@@ -25,16 +27,17 @@ from lessonlib.model.attention import (
 from lessonlib.model.compressed import Compressed, CompressedAttention, Entries, EntryIndexer
 from lessonlib.model.hybrid import DifferentialAttention, SeveralMixers, SharedBlockAttention
 from lessonlib.model.model import Model
-from lessonlib.model.precision import BITS
+from lessonlib.model.precision import KERNELS, MULTIPLIED_IN, OTHER_16_BITS, Precision, bytes_of
 from lessonlib.model.sparse import BlockIndexer, BlockSparseAttention, Indexer, SparseLatentAttention
 from lessonlib.model.state import ConstantState
 from lessonlib.policy.ranking import usual_levers
 from lessonlib.request.request import Request
 from lessonlib.time.accelerator import Accelerator
 from lessonlib.time.deployment import Deployment, Efficiency
+from lessonlib.time.memory import SMALLER
 
 # What a menu offers, and the keywords of a Precision that each stands for.
-PRECISIONS: dict[str, dict[str, str]] = {
+PRECISIONS: dict[str, dict[str, Any]] = {
     "bf16": {"blocks": "bf16"},
     "fp16": {"blocks": "fp16"},
     "fp32": {"blocks": "fp32"},
@@ -116,7 +119,7 @@ def _kernel(layers: int, mixer: Mixer) -> dict[str, Any]:
         "pair_flops": mixer.pair_flops,
         "expand_flops": mixer.expand_flops,
         "token_flops": mixer.token_flops,
-        "state_dtype": mixer.state_dtype,
+        "state_bytes": mixer.state_dtype and bytes_of(mixer.state_dtype),
         "copied_whole": mixer.copied_whole,
         "fresh_pair_flops": 0 if mixer.fresh_pair_flops == mixer.pair_flops else mixer.fresh_pair_flops,
         "cache_part": "" if mixer.cache_part == "cache" else mixer.cache_part,
@@ -148,17 +151,21 @@ def _numbers(model: Model) -> dict[str, Any]:
     }
     if unknown := _why_unknown(model):
         return found | {"unknown": unknown}
-    weights = model.weights_by_part
+    weights, experts = model.weights_by_part, model.expert_kinds
+    picked = sum(layers * ffn.experts_per_token * ffn.expert_weights for layers, ffn in experts)
+    biases = sum(layers * ffn.experts * ffn.expert_other_weights for layers, ffn in experts)
     stored: dict[Mixer, int] = {}
     for layers, block in model.blocks:
         if block.mixer is not None:
             stored[block.mixer] = stored.get(block.mixer, 0) + layers
     once, streamed = model.block_weights(), model.block_weights(streamed=True)
     return found | {
-        "weights": {part: weights[part] for part in ("blocks", "other", "head", "embedding")},
+        "weights": {part: weights[part] for part in ("blocks", "head", "embedding")}
+        | {"other": weights["other"] - biases - model.head_bias}
+        | {"picked": picked, "used": model.block_matmul_weights - picked},  # by one token: routed, and dense
         "head_bias": model.head_bias,
-        "idle_weights": model.idle_weights,
-        "again": [streamed[0] - once[0], streamed[2] - once[2]],  # read by a pass beyond what is stored
+        # read by a pass beyond what is stored, less what is stored and not read
+        "again": {"blocks": streamed[0] - once[0] - model.idle_weights, "other": streamed[2] - once[2]},
         "block_matmul_weights": model.block_matmul_weights,
         "reduces": sum(layers * block.passes * len(block.parts) for layers, block in model.blocks),
         "mixers": [
@@ -177,9 +184,41 @@ def _numbers(model: Model) -> dict[str, Any]:
                 "router_weights": ffn.router_weights,
                 "routed_width": ffn.routed_width,
             }
-            for layers, ffn in model.expert_kinds
+            for layers, ffn in experts
         ],
     }
+
+
+def _dtypes(precision: Precision, kernel: str) -> list[str]:
+    """What a kernel multiplies in, the best first that a device has; the last is what a device without these lacks."""
+    plain = precision.operand(kernel, ())
+    faster = precision.operand(kernel, (*MULTIPLIED_IN.values(), plain))
+    return [faster, plain, precision.operand(kernel, (OTHER_16_BITS.get(plain, plain),)), plain]
+
+
+def precision_numbers(precision: Precision, smaller: bool = True) -> dict[str, Any]:
+    """Bytes of one number by part, dtypes to multiply in by kernel, and what a `smaller` precision would be."""
+    parts = ("blocks", "experts", "head", "embedding", "other", "cache", "index")
+    variants = {words: replace(precision, **change) for words, change in SMALLER.items()} if smaller else {}
+    return {
+        "bytes": {part: precision.bytes_of(part) for part in parts},
+        "state": precision.state and bytes_of(precision.state),
+        "usual_state": bytes_of(replace(precision, state=None).of_state(None)),
+        "operand": precision.compute_bytes,
+        "sent": precision.sent_bytes,
+        "dispatched": precision.dispatched_bytes,
+        "operands": {kernel: _dtypes(precision, kernel) for kernel in KERNELS},
+        "smaller": {words: precision_numbers(variant, smaller=False) for words, variant in variants.items()},
+    }
+
+
+def _draft(head: Any) -> dict[str, Any]:
+    """The numbers of a draft model, or of a head: its projection is one more matrix of its blocks."""
+    if isinstance(head, Model):
+        return _numbers(head)
+    found = _numbers(head.body)
+    more = {part: found["weights"][part] + head.projection for part in ("blocks", "used")}
+    return found | {"weights": found["weights"] | more, "shares_head": head.shares_head}
 
 
 ROOMY = Accelerator(name="room for all", memory=1e18, bandwidth=1.0, peaks={"bf16": 1.0})
@@ -201,11 +240,7 @@ def model_numbers(model: Model) -> dict[str, Any]:
             drafts[name] = {
                 "draft_tokens": speculation.draft_tokens,
                 "acceptance": speculation.acceptance,
-                "draft": {
-                    "body": _numbers(head if isinstance(head, Model) else head.body),
-                    "projection": getattr(head, "projection", 0),
-                    "shares_head": getattr(head, "shares_head", False),
-                },
+                "draft": _draft(head),
             }
     return found | {"others": others, "drafts": drafts}
 
@@ -238,8 +273,8 @@ def _presets() -> dict[str, dict[str, Any]]:
     found = {}
     for name in workload_names():
         workload = load_workload(name)
-        both = lengths(workload.request) | {"mean": lengths(workload.mean)}
-        found[name.split("-")[0]] = {"name": name, "label": workload.label, **both}
+        both = {"median": lengths(workload.request), "mean": lengths(workload.mean)}
+        found[name.split("-")[0]] = {"name": name, "label": workload.label, **both["median"], **both}
     return found
 
 
@@ -250,11 +285,14 @@ def explorer_data(own_models: Iterable[Model] = (), own_accelerators: Iterable[A
     Raises InvalidInputError for what is no Model, or no Accelerator.
     """
     models, accelerators = _catalogue()
-    return {
+    found = {
         "models": [*map(model_numbers, own_models), *models],
         "accelerators": [*map(accelerator_numbers, own_accelerators), *accelerators],
-        "bits": dict(BITS),
-        "precisions": {name: dict(parts) for name, parts in PRECISIONS.items()},
+        "precisions": {name: precision_numbers(Precision(**parts)) for name, parts in PRECISIONS.items()},
         "efficiencies": {"floor": asdict(Efficiency())},
         "presets": _presets(),
+        "views": VIEWS,
+        "ranges": RANGES,
+        "defaults": DEFAULTS,
     }
+    return found | {"panel": panel_html(found), "ways": ways_out(found)}

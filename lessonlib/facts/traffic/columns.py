@@ -11,6 +11,7 @@ from functools import cache
 
 from lessonlib.base.errors import shown
 from lessonlib.facts.tables import rows_of
+from lessonlib.facts.traffic.words import MEASURES, counts_requests, part_of, words
 
 MOST_COLUMNS = 1000
 KINDS = ("prompt", "output", "cached", "written", "tool", "thought", "total")
@@ -45,16 +46,21 @@ NAMES = {
 }
 STATISTIC = re.compile(r"(total|sum|mean|avg|average|median|max|min|p\d+|std|percentiles?|cumulative|requested)$")
 PARTS = re.compile(r"cache|detail|reason|think|thought|audio|image|video|modality|estimat|limit|budget")
+WHOLE = {"total", "numberint", "numberlong", "n"}  # as the last part of a name
 CHARACTERS = re.compile(r"char|byte|letter|word")
-FAILED = set(
-    "error errors errorcode errormsg errormessage errortype exception success succeeded statuscode httpstatuscode "
-    "httpstatus status level finishreason stopreason wascancelled".split()
-)
-INNER = {"error", "errorcode", "errormessage", "statuscode", "wascancelled"}  # the same behind a dot
-MANY = set(
-    "requests numrequests nrequests requestcount requestscount nummodelrequests apirequests successfulrequests count "
-    "calls numcalls callcount llmcalls numllmcalls apicalls invocations frequency occurrences".split()
-)
+# Names of columns that say whether a request was served, by what a cell says: that something went wrong, how it ended,
+# yes it failed, yes it was served. Before a name may stand "is", "http" and the like.
+FAILED = {
+    **dict.fromkeys("error errors err errorcode errormsg errormessage errortype exception".split(), "problem"),
+    **dict.fromkeys("status statuscode state outcome code level finishreason stopreason".split(), "end"),
+    **dict.fromkeys("failed failure cancelled canceled aborted timeout timedout rejected".split(), "failed"),
+    **dict.fromkeys("success succeeded successful ok completed".split(), "served"),
+}
+INNER = set("error errorcode errormessage statuscode failed cancelled canceled".split())  # the same behind a dot
+BEFORE = re.compile(r"^(is|has|was|did|http|request|response|call)+(?=.)")
+IDS = ("requestid", "messageid", "responseid", "generationid", "completionid", "id")
+# Counts of requests whose words no mark parts.
+MANY = set("numrequests nrequests requestcount requestscount apirequests numcalls callcount llmcalls apicalls".split())
 
 
 class ColumnsError(Exception):
@@ -80,14 +86,15 @@ class Shape:
 
 @dataclass(frozen=True)
 class Columns:
-    """`places`: kind to a place among the columns. `failed`: places that say so, to the name that they are known by.
+    """`places`: kind to a place among the columns. `failed`: places that say whether a request was served, to how.
 
-    `many`: places that count requests. `shape`: None if it is unknown.
+    `many`: places that count requests. `named`: that of the requests' ids. `shape`: None if it is unknown.
     """
 
     places: Mapping[str, int]
     failed: Mapping[int, str]
     many: tuple[int, ...]
+    named: int | None
     shape: Shape | None
 
 
@@ -101,6 +108,11 @@ def part_names() -> frozenset[str]:
     names = {name for kind in KINDS[2:] for line in NAMES[kind] for name in line.split()}
     cells = (row[kind] or "" for row in rows_of("traffic_shapes") for kind in KINDS[2:])
     return frozenset(names | {plain(name.rpartition(".")[2]) for cell in cells for name in cell.split("|")} - {""})
+
+
+def is_part(title: str) -> bool:
+    """Whether a dotted title may be a part that comes up in later rows: by its last name, or by its words."""
+    return plain(title.rpartition(".")[2]) in part_names() or ("token" in title.lower() and bool(part_of(title)))
 
 
 @cache
@@ -148,14 +160,44 @@ def find_columns(titles: Sequence[str], chosen: Mapping[str, str | None]) -> Col
         twice = next(titles[place] for place in places.values() if list(places.values()).count(place) > 1)
         raise ColumnsError(f"one column, {shown(twice)}, is chosen for two things; choose two.")
     others = [(place, key) for place, key in enumerate(keys) if place not in places.values()]
-    failed: dict[int, str] = {}
-    for place, key in others:
-        leaf = plain(titles[place].rpartition(".")[2])
-        names = [name for name in (shape.failed if shape else ()) if key.endswith(name)]
-        names += [name for name, known in ((key, FAILED), (leaf, INNER)) if name in known]
-        if names:
-            failed[place] = names[0]
-    return Columns(places, failed, tuple(place for place, key in others if key in MANY), shape)
+    failed = {place: says for place, key in others if (says := _says(titles[place], key, shape))}
+    beside = len(titles[places["prompt"]].rpartition(".")[0])  # a count of requests may stand beside those of tokens
+    way = titles[places["prompt"]][:beside]
+    leaves = {place: title[beside:] if title.startswith(way) else title for place, title in enumerate(titles)}
+    many = tuple(place for place, key in others if key in MANY or counts_requests(leaves[place]))
+    return Columns(places, failed, many, _named(titles, places), shape)
+
+
+def _named(titles: Sequence[str], places: Mapping[str, int]) -> int | None:
+    """The column of the requests' ids: of several the one that stands nearest to the counts."""
+    way, found = titles[places["prompt"]].split("."), []
+    for place, title in enumerate(titles):
+        *parent, last = title.split(".")
+        if plain(last) in IDS and parent == way[: len(parent)] and place not in places.values():
+            found.append((-len(parent), IDS.index(plain(last)), place))
+    return min(found)[2] if found else None
+
+
+def _says(title: str, key: str, shape: Shape | None) -> str:
+    """What the cells of a column say of whether a request was served; "" where they do not."""
+    if name := next((name for name in (shape.failed if shape else ()) if key.endswith(name)), ""):
+        return "cachehit" if name == "cachehit" else FAILED.get(name, "problem")
+    if title.lower().endswith("status.code"):  # of a span
+        return "span"
+    names = [key] + [name for name in _ends(title) if BEFORE.sub("", name) in INNER]
+    return next((FAILED[name] for name in (*names, *(BEFORE.sub("", name) for name in names)) if name in FAILED), "")
+
+
+def more_parts(titles: Sequence[str], columns: Columns) -> dict[str, int]:
+    """Columns whose words say that they are parts or totals, of kinds that no name told: kind to place.
+
+    Raises ColumnsError where several may be what only a reader can choose.
+    """
+    found: dict[str, list[int]] = {}
+    for place, title in enumerate(titles):
+        if place not in columns.places.values() and (kind := part_of(title)) and kind not in columns.places:
+            found.setdefault(kind, []).append(place)
+    return {kind: places[0] for kind, places in found.items() if len(places) == 1}
 
 
 def _chosen(titles: Sequence[str], kind: str, title: str) -> int:
@@ -185,16 +227,16 @@ def _known(keys: Sequence[str]) -> Iterator[tuple[Shape, dict[str, int]]]:
 def _place(titles: Sequence[str], keys: Sequence[str], kind: str, taken: set[int]) -> int | None:
     """The one column, not yet taken, whose name says that kind: all of it, or what stands behind its last dot."""
     for names in NAMES[kind]:
-        words = names.split()
-        fitting = [place for place, key in enumerate(keys) if key in words and place not in taken]
+        known = names.split()
+        fitting = [place for place, key in enumerate(keys) if key in known and place not in taken]
         if not fitting:
             inner = [
                 (title.count("."), place)
                 for place, title in enumerate(titles)
                 if "." in title
                 and place not in taken
-                and plain(title.rpartition(".")[2]) in words
-                and not (kind in ("prompt", "output") and PARTS.search(title.lower()))
+                and any(end in known for end in _ends(title, titles))
+                and not (kind in ("prompt", "output") and _of_a_part(title))
             ]
             fitting = [place for depth, place in inner if depth == min(inner)[0]]
         if len(fitting) == 1:
@@ -206,6 +248,25 @@ def _place(titles: Sequence[str], keys: Sequence[str], kind: str, taken: set[int
                 "give each its own name."
             )
     return None
+
+
+def _ends(title: str, titles: Sequence[str] = ()) -> list[str]:
+    """The names that a dotted title may end with: the last, the last two as one, and that of which it is the total."""
+    parent, _, last = title.rpartition(".")
+    near = parent.rpartition(".")[2]
+    ends = [plain(last), plain(near + last)]
+    if plain(last) not in WHOLE or any(
+        other.startswith(f"{parent}.") and other != title and STATISTIC.fullmatch(plain(other[len(parent) :]))
+        for other in titles
+    ):
+        return ends
+    return [*ends, plain(near)]
+
+
+def _of_a_part(title: str) -> bool:
+    """Whether a title speaks of a part of the tokens, or of what is no count of tokens, such as their cost."""
+    *_, near, last = ("", *title.split("."))
+    return bool(PARTS.search(title.lower())) or not MEASURES.isdisjoint(words(f"{near} {last}"))
 
 
 def _missing(titles: Sequence[str], kind: str) -> str:

@@ -1,22 +1,22 @@
 """A CSV as rows: its delimiter found by trying, its names, and blocks of rows with the lines on which they begin."""
 
 import csv
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, chain, islice
 from operator import itemgetter
-from typing import Any
 
 from lessonlib.base.errors import InvalidInputError, shown
 from lessonlib.facts.traffic.columns import Columns, ColumnsError, find_columns
-from lessonlib.facts.traffic.json_values import FEW, NameTwiceError, Values, once
-from lessonlib.facts.traffic.numbers import Block, WrongRowsError
+from lessonlib.facts.traffic.json_values import FEW, NameTwiceError, Values, object_in
+from lessonlib.facts.traffic.numbers import TAIL, Block, WrongRowsError
 
 DELIMITERS = ",;\t|"
 BLANK = " \t\r\n,;|"  # a line of these alone names no column
 ROWS = 1_000  # in a block: more would leave the processor's cache
-SEPARATOR = re.compile(r'\s*"?sep=(.)"?[\s,;|]*', re.IGNORECASE)
+SEPARATOR = re.compile(r'\s*"?#?\s*sep\s*= *(\\t|[^ ])"?[\s,;|]*', re.IGNORECASE)
+TAB = "\t"
+HEAD, HEAD_CHARACTERS = 40, 2**16  # lines, and characters, among which the column names are looked for
 BREAK = re.compile(r"\r\n|\r|\n")
 SPLIT = re.compile(r"(?:^|\n)0\d\d(?:\n|$)")  # a cell that looks like the rest of a number with marks between thousands
 
@@ -25,20 +25,10 @@ class CsvRows:
     """A table read once from its first line to its last. `titles`; `columns`, found in them; `where` they stand."""
 
     def __init__(self, owner: str, lines: Iterator[str], blank: int, chosen: Mapping[str, str | None]) -> None:
-        self.owner = owner
-        self.before, first, delimiters = blank, "", DELIMITERS
-        for line in lines:
-            if (separator := SEPARATOR.fullmatch(line)) and not first:
-                delimiters = separator[1]
-                if delimiters not in DELIMITERS:
-                    raise InvalidInputError(
-                        f"{owner}, line {self.before + 1}: sep= names {shown(delimiters)}; expected a comma, a "
-                        "semicolon, a tab or a bar."
-                    )
-            elif line.strip(BLANK):
-                first = line
-                break
-            self.before += 1
+        self.owner, self.way = owner, ""  # no names lead to the rows
+        self.before = blank
+        self.notes: tuple[str, ...] = ()
+        first, delimiters, lines = self._first(lines, chosen)
         empty = f"{owner} is empty; expected a first line of column names and then a line a request."
         if not first:
             raise InvalidInputError(empty)
@@ -47,6 +37,8 @@ class CsvRows:
         self.reader = csv.reader(chain([first], lines), delimiter=self.delimiter, strict=True)
         rows = (cells for block, _ in self._lines(1) for cells in block)
         self.titles = next(filter(any, ([title.strip() for title in cells] for cells in rows)), [])
+        while self.titles and not self.titles[-1]:  # a delimiter at the end of each line
+            del self.titles[-1]
         if not self.titles:
             raise InvalidInputError(empty)
         self.line = self.reader.line_num + self.before
@@ -56,6 +48,44 @@ class CsvRows:
             self.columns: Columns = find_columns(self.titles, chosen)
         except ColumnsError as problem:
             self.problem = f"{self.where}: {problem}"
+
+    def _first(self, lines: Iterator[str], chosen: Mapping[str, str | None]) -> tuple[str, str, Iterator[str]]:
+        """The line of column names, the delimiters that it may have, and the lines behind it.
+
+        It is the first one that is not blank, unless one further down names the columns that are needed: what a
+        spreadsheet has above its table is skipped.
+        """
+        delimiters, seen, first, looked = DELIMITERS, list[str](), None, 0
+        for line in lines:
+            separator = SEPARATOR.fullmatch(line)
+            if separator and (looked == 0 or seen[-1].lstrip()[:1] == "#"):
+                delimiters = TAB if separator[1] == r"\t" else separator[1]
+                if delimiters not in DELIMITERS:
+                    raise InvalidInputError(
+                        f"{self.owner}, line {self.before + len(seen) + 1}: sep= names {shown(delimiters)}; expected a "
+                        "comma, a semicolon, a tab or a bar."
+                    )
+            elif line.strip(BLANK):
+                first = len(seen) if first is None else first
+                looked += 1
+                whole = sum(above.count('"') for above in seen[first:]) % 2 == 0  # else it is the rest of a row
+                if whole and any(_works(line, delimiter, chosen) for delimiter in delimiters):
+                    self._skip(seen[first:])
+                    first = len(seen)
+                    looked = HEAD
+            seen.append(line)
+            if looked >= HEAD or (first is not None and sum(map(len, seen)) > HEAD_CHARACTERS):
+                break
+        if first is None:
+            self.before += len(seen)
+            return "", delimiters, lines
+        self.before += first
+        return seen[first], delimiters, chain(seen[first + 1 :], lines)
+
+    def _skip(self, above: Sequence[str]) -> None:
+        """Say what stands above the line of column names."""
+        if skipped := sum(bool(line.strip(BLANK)) and not SEPARATOR.fullmatch(line) for line in above):
+            self.notes = (f"Not read: {skipped:,} lines above the line of column names.",)
 
     def _lines(self, most: int) -> Iterator[tuple[list[list[str]], int]]:
         """Blocks of rows as the reader gives them, blank lines as empty rows; and the line on which each begins."""
@@ -79,6 +109,7 @@ class CsvRows:
             if ends - begins != len(rows):
                 lines = list(accumulate((_height(cells) for cells in rows[:-1]), initial=begins))
             if set(map(len, rows)) != {width}:
+                rows = [cells if len(cells) <= width or any(cells[width:]) else cells[:width] for cells in rows]
                 kept = [i for i, cells in enumerate(rows) if any(cells)]  # a blank line is not a row
                 lines, rows = [lines[i] for i in kept], [rows[i] for i in kept]
                 wrong = {
@@ -90,10 +121,12 @@ class CsvRows:
                     raise WrongRowsError(wrong, lines)
             if not rows:
                 continue
-            block = Block(lines, lambda place, rows=rows: list(map(itemgetter(place), rows)))  # type: ignore[misc]
+            block = Block(lines, lambda place, rows=rows: list(map(itemgetter(place), rows)), rows[-TAIL:])  # type: ignore[misc]
             if self.threes is None:
-                others = [block.pick(place) for place in range(1, width)]
-                self.threes = width > 2 and self.delimiter == "," and all(map(_of_three_digits, others))
+                three = [_of_three_digits(block.pick(place)) for place in range(1, width)]
+                self.threes = (
+                    width > 2 and self.delimiter == "," and (all(three) or (width % 2 == 0 and all(three[::2])))
+                )
             if self.delimiter == ",":
                 self._refuse_split_numbers(block, {min(p + step, width - 1) for p in places for step in (0, 1)} - {0})
             yield block
@@ -119,11 +152,13 @@ class CsvRows:
         for (cells,), line in self._lines(1):
             if any(cells):
                 where = f"{self.owner}, line {line:,}"
+                while len(cells) > len(self.titles) and not cells[-1]:
+                    del cells[-1]
                 if len(cells) != len(self.titles):
                     wrong = f"{len(cells):,} fields, the line of column names {len(self.titles):,}"
                     raise InvalidInputError(f"{where} has {wrong}.")
                 try:
-                    row = {title: _object(cell) for title, cell in zip(self.titles, cells, strict=True) if cell}
+                    row = {title: object_in(cell) for title, cell in zip(self.titles, cells, strict=True) if cell}
                 except NameTwiceError as error:
                     raise InvalidInputError(f"{where}: it cannot be read: {error}.") from error
                 yield row, line
@@ -147,18 +182,6 @@ def objects_in(table: CsvRows) -> Values | None:
     return None  # the names in the first line are wrong, and that is said
 
 
-def _object(cell: str) -> Any:
-    """The JSON object that a cell holds; the cell itself where it holds none."""
-    if cell.lstrip()[:1] != "{":
-        return cell
-    try:
-        return json.loads(cell, object_pairs_hook=once)
-    except NameTwiceError:
-        raise
-    except (ValueError, RecursionError):
-        return cell
-
-
 def _of_three_digits(cells: Sequence[str]) -> bool:
     return set(map(len, cells)) == {3} and "".join(cells).isdigit()
 
@@ -170,21 +193,24 @@ def _height(cells: Sequence[str]) -> int:
 
 def _delimiter(line: str, delimiters: str, chosen: Mapping[str, str | None]) -> str:
     """The one by which the line names the columns that are needed; else the one that parts it into the most fields."""
+    working = (delimiter for delimiter in delimiters if _works(line, delimiter, chosen))
+    return next(working, max(delimiters, key=lambda delimiter: len(_fields(line, delimiter))))
 
-    def fields(delimiter: str) -> list[str]:
-        try:
-            return [title.strip() for title in next(csv.reader([line], delimiter=delimiter))]
-        except (csv.Error, StopIteration, TypeError):
-            return [line] * (line.count(delimiter) + 1)
 
-    def works(delimiter: str) -> bool:
-        try:
-            find_columns(fields(delimiter), chosen)
-        except ColumnsError:
-            return False
-        return True
+def _fields(line: str, delimiter: str) -> list[str]:
+    try:
+        return [title.strip() for title in next(csv.reader([line], delimiter=delimiter))]
+    except (csv.Error, StopIteration, TypeError):
+        return [line] * (line.count(delimiter) + 1)
 
-    return next(filter(works, delimiters), max(delimiters, key=lambda delimiter: len(fields(delimiter))))
+
+def _works(line: str, delimiter: str, chosen: Mapping[str, str | None]) -> bool:
+    """Whether the line names the columns that are needed, parted so."""
+    try:
+        find_columns(_fields(line, delimiter), chosen)
+    except ColumnsError:
+        return False
+    return True
 
 
 def _csv_problem(error: str) -> str:

@@ -3,13 +3,23 @@
 A column is the dotted path to a number.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain, islice
 from typing import Any
 
 from lessonlib.base.errors import InvalidInputError, shown
-from lessonlib.facts.traffic.columns import FAILED, Columns, ColumnsError, find_columns, part_names, plain
-from lessonlib.facts.traffic.json_values import FEW, JsonValues, Values
+from lessonlib.facts.traffic.columns import (
+    FAILED,
+    STATISTIC,
+    Columns,
+    ColumnsError,
+    find_columns,
+    is_part,
+    more_parts,
+    plain,
+)
+from lessonlib.facts.traffic.json_values import FEW, JsonValues, Values, object_in
 from lessonlib.facts.traffic.numbers import Block
 
 ROWS = 50 * FEW  # in a block
@@ -27,6 +37,7 @@ class JsonRows:
         self.source, self.owner, self.where, self.chosen = source, source.owner, source.owner, chosen
         self.nothing = f"{self.owner} holds no request; expected a JSON object a request."
         self.left_out: dict[str, int] = {}
+        self.way = ""  # the names on the way to the rows
         seen = list(islice(values, LOOKED_AT))
         if not seen:
             raise InvalidInputError(self.nothing)
@@ -47,27 +58,42 @@ class JsonRows:
             raise InvalidInputError(f"{self.owner}: {len(inner)} lists may hold the requests ({names}); keep one.")
         if inner:
             self._columns(groups[inner[0]])
+            self.way = ".".join(inner[0])
             return self._inside(everything, inner[0])
         problem = self._columns(whole)
+        if problem is not None and len(whole) == 1:
+            for rows in _turned(whole[0]):
+                if self._columns(rows) is None:
+                    return ((row, first[0][1]) for row in rows)
         if problem is not None:
             raise InvalidInputError(f"{self.owner}, line {first[0][1]:,}: {problem}")
         return self._exploded(everything)
 
     def _columns(self, rows: Sequence[Any]) -> ColumnsError | None:
+        """Find the columns of these rows, else those of the objects that texts in them hold; or say why not."""
+        problem = self._columns_in([row for row in rows if isinstance(row, dict)], _unpacked)
+        if problem is not None and any(map(_holds_texts, rows)):
+            return self._columns_in([row for row in rows if isinstance(row, dict)], _unpacked_texts) and problem
+        return problem
+
+    def _columns_in(self, rows: Sequence[dict[str, Any]], unpacked: Callable[[Any], Any]) -> ColumnsError | None:
         paths: dict[Path, None] = {}
         for row in rows:
-            if isinstance(row, dict):
-                paths |= dict.fromkeys(_leaves(_unpacked(row)))
+            paths |= dict.fromkeys(_leaves(unpacked(row)))
         for path in list(paths):  # what an error is, is seen whole
-            paths |= {path[:depth]: None for depth in range(1, len(path)) if plain(path[depth - 1]) in FAILED}
+            paths |= {
+                path[:depth]: None for depth in range(1, len(path)) if FAILED.get(plain(path[depth - 1])) == "problem"
+            }
         try:
             self._name(list(paths))
         except ColumnsError as problem:
             return problem
-        self.source.watch = tuple(f'"{self.paths[place][-1]}"' for place in self.columns.places.values())
+        watched = [self.paths[place] for place in (*self.columns.places.values(), *self.columns.failed)]
+        self.source.watch = tuple(dict.fromkeys(f'"{name}"' for path in watched for name in path[-2:]))
         place = self.columns.places["prompt"]
-        self.unpack = any(isinstance(row, dict) and isinstance(row.get("attributes"), list) for row in rows)
-        self.lists = any(isinstance(_at(row, self.paths[place]), list) for row in map(_unpacked, rows))
+        pairs = any(isinstance(row.get("attributes"), list) for row in rows)
+        self.unpack = unpacked if pairs or unpacked is _unpacked_texts else None
+        self.lists = any(isinstance(_at(row, self.paths[place]), list) for row in map(unpacked, rows))
         return None
 
     def _name(self, paths: list[Path]) -> None:
@@ -81,13 +107,15 @@ class JsonRows:
 
     def _look_again(self, rows: Sequence[Any], keys: set[str], line: int) -> None:
         """Take in columns of parts, such as thought tokens, that come up for the first time."""
-        new = {path for row in rows for path in _leaves(row) if plain(path[-1]) in part_names()} - set(self.paths)
+        new = {path for row in rows for path in _leaves(row) if is_part(".".join(path))} - set(self.paths)
         before = self.columns.places
         if new:
             try:
                 self._name([*self.paths, *sorted(new)])
             except ColumnsError as problem:
                 self.source.refuse(line, str(problem).rstrip("."))
+            places = {**more_parts(self.titles, self.columns), **before, **self.columns.places}
+            self.columns = replace(self.columns, places=places)
             if any(self.columns.places.get(kind) != place for kind, place in before.items()):
                 names = ", ".join(shown(".".join(path)) for path in sorted(new))
                 self.source.refuse(line, f"new names, {names}, change what the others mean; part the log here")
@@ -119,7 +147,7 @@ class JsonRows:
             block.found = {place: [] for place in needed}
             while len(lines) < ROWS and (batch := list(islice(self.rows, FEW))):
                 rows = [row for row, _ in batch]
-                cells: dict[Path, list[Any]] = {(): list(map(_unpacked, rows)) if self.unpack else rows}
+                cells: dict[Path, list[Any]] = {(): list(map(self.unpack, rows)) if self.unpack else rows}
                 keys = set(chain.from_iterable(one for one in _cells(cells, self.beside) if isinstance(one, dict)))
                 if not keys <= self.names:
                     self._look_again(cells[()], keys, batch[0][1])
@@ -138,7 +166,8 @@ class JsonRows:
 
     def _needed(self) -> set[int]:
         columns = self.columns
-        return {0, len(self.titles) - 1, *columns.places.values(), *columns.failed, *columns.many}
+        named = () if columns.named is None else (columns.named,)
+        return {0, len(self.titles) - 1, *columns.places.values(), *columns.failed, *columns.many, *named}
 
 
 def _leaves(row: Mapping[str, Any], before: Path = ()) -> Iterator[Path]:
@@ -159,6 +188,33 @@ def _unpacked(row: Any) -> Any:
                 named[str(pair.get("key"))] = next(iter(value.values()))
         return {**row, "attributes": named}
     return row
+
+
+def _holds_texts(row: Any) -> bool:
+    return isinstance(row, dict) and any(isinstance(value, str) and value[:1] == "{" for value in row.values())
+
+
+def _unpacked_texts(row: Any) -> Any:
+    """A row with the objects that its texts hold, as a database exports a column of JSON."""
+    if not isinstance(row, dict):
+        return row
+    return {key: object_in(value) if isinstance(value, str) else value for key, value in _unpacked(row).items()}
+
+
+def _turned(value: Any) -> Iterator[list[dict[str, Any]]]:
+    """What may be the rows of one object: its values, by name; or those of its columns, as data frames are written."""
+    if not isinstance(value, dict) or any(map(STATISTIC.fullmatch, map(plain, value))):
+        return
+    inner = list(value.values())
+    names, lines = value.get("columns"), value.get("data")
+    if isinstance(names, list) and isinstance(lines, list):
+        rows = [row for row in lines if isinstance(row, list) and len(row) == len(names)]
+        if len(rows) == len(lines) and all(isinstance(name, str) for name in names):
+            yield [dict(zip(names, row, strict=True)) for row in rows]
+    elif len(inner) > 1 and all(isinstance(one, dict) and one.keys() == inner[0].keys() for one in inner):
+        yield [{name: column[key] for name, column in value.items()} for key in inner[0]]
+    if len(inner) > 1 and all(isinstance(one, dict) for one in inner):
+        yield inner
 
 
 def _rows_of_lists(source: JsonValues, values: Values, needed: Sequence[Path], others: Sequence[Path]) -> Values:

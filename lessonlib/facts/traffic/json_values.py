@@ -3,6 +3,7 @@
 Documents are decoded a value at a time, so that an array may be long; lines by the C scanner, some at a time.
 """
 
+import ast
 import json
 import re
 from collections.abc import Iterator
@@ -13,8 +14,10 @@ from typing import Any, NoReturn, TextIO
 from lessonlib.base.errors import InvalidInputError, shown
 
 FEW = 100  # rows that are decoded at a time: more of them would leave the processor's cache
+LONGEST_PRINTED = 10_000  # characters of a dict as Python prints it
 PIECE = 2**20  # characters
 DECODER = json.JSONDecoder()
+ESCAPED = re.compile(r"\\u00[2-7]").search  # of a letter that needs none: a name may be spelled so
 SPACE, BETWEEN = re.compile(r"\s*"), re.compile(r"[\s,]*")
 
 Values = Iterator[tuple[Any, int]]
@@ -59,7 +62,8 @@ class JsonValues:
         """A block at a time by the C scanner; what it cannot take so, or may hold a name twice, line by line."""
         scan: Any = DECODER.scan_once  # type: ignore[attr-defined]
         while block := list(islice(lines, FEW)):
-            simple = bool(self.watch) and all(max(map(methodcaller("count", key), block)) < 2 for key in self.watch)
+            simple = bool(self.watch) and not any(map(ESCAPED, block))
+            simple = simple and all(max(map(methodcaller("count", key), block)) < 2 for key in self.watch)
             try:
                 pairs = [scan(line, 0) for line in block] if simple else []
                 rests = {line[end:] for line, (_, end) in zip(block, pairs, strict=True)} if simple else {"?"}
@@ -129,6 +133,26 @@ def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(name for name in names if names.count(name) > 1)
         raise NameTwiceError(f"the name {shown(twice)} stands twice in one object")
     return found
+
+
+def object_in(text: str) -> Any:
+    """The object that a text holds, as JSON or as Python prints a dict; the text itself where it holds none.
+
+    NameTwiceError where a name stands twice in it.
+    """
+    if text.lstrip()[:1] != "{":
+        return text
+    try:
+        return json.loads(text, object_pairs_hook=once)
+    except NameTwiceError:
+        raise
+    except (ValueError, RecursionError):
+        pass
+    try:
+        found = ast.literal_eval(text.strip()) if len(text) <= LONGEST_PRINTED else None
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        found = None
+    return found if isinstance(found, dict) and all(isinstance(name, str) for name in found) else text
 
 
 def _problem(error: BaseException) -> str:

@@ -4,6 +4,7 @@ A total of the same row decides: prompt + output, with or without the part. A pa
 within stands beside it. Then comes what other rows of the file say, then the known shape; and then the reader is asked.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -13,6 +14,9 @@ from lessonlib.base.errors import InvalidInputError, shown
 from lessonlib.facts.traffic.columns import Shape
 from lessonlib.facts.traffic.numbers import MISSING, Problems
 
+TOTAL = "a total, not a request"  # why a row is left out
+UNCACHED = re.compile(r"uncached|no.?cache|cache.?miss", re.IGNORECASE)  # a prompt by that name has no cached tokens
+LONGEST = 20_000_000  # tokens, more than any model takes in one request
 FEWEST_SUMMED = 5  # rows from which a last one that is the sum of the others is not a coincidence
 
 
@@ -73,6 +77,8 @@ def meant(log: Log, thought: str | None, cache: str | None, cached_chosen: bool)
         ("cached", prompt, caches, fits[0, 0] | fits[0, 1], fits[1, 0] | fits[1, 1], cache, "cache"),
     ):
         settled = getattr(log.shape, known, "")
+        if kind == "cached" and UNCACHED.search(log.titles["prompt"]):
+            settled = "beside"
         asked = _Question(log, kind, whole, np.where(out, 0, amounts), within, beside, given, settled)
         side = asked.side()
         if side is None and kind == "cached" and not (asked.larger | (asked.beside & ~asked.within)).any():
@@ -88,7 +94,9 @@ def meant(log: Log, thought: str | None, cache: str | None, cached_chosen: bool)
     output = output + np.where(sides["thought"], thoughts, 0)
     leave("without an output token (failed or cancelled)", output == 0)
     notes += _totals(log, part["total"], prompt, output, ~out)
-    _refuse_rows(log, prompt, output, part["cached"], ~out)
+    _refuse_rows(log, prompt, output, part["cached"], np.where(sides["thought"], 0, thoughts), ~out)
+    notes += _long(log, prompt + output, ~out)
+    notes += _sums(log, prompt, output, ~log.without.get(TOTAL, zero.astype(bool)), ~out)
     if out.all():
         said = "; ".join(f"{count:,} {reason}" for reason, count in left_out.items())
         raise InvalidInputError(f"{log.owner}: of its {len(out):,} rows not one is a request that was served: {said}.")
@@ -117,8 +125,8 @@ class _Question(NamedTuple):
             return there
         if self.given:
             return there & (self.given == "beside")
-        larger = self.larger
         within, beside = self.within & ~self.beside & there, self.beside & ~self.within & there
+        larger = self.larger & (self.settled != "within")  # else it contradicts itself, and is refused
         if (larger & within).any():  # these totals leave the part out
             within = within & False
         beside, within = beside | larger, within & ~larger
@@ -182,7 +190,7 @@ def _refuse_missing(log: Log, kind: str, mask: Any) -> None:
     _refuse(log, mask, lambda row: f", column {shown(log.titles[kind])}: '' is empty.")
 
 
-def _refuse_rows(log: Log, prompt: Any, output: Any, cached: Any, kept: Any) -> None:
+def _refuse_rows(log: Log, prompt: Any, output: Any, cached: Any, thought: Any, kept: Any) -> None:
     _refuse(
         log,
         kept & (prompt < 1),
@@ -196,12 +204,47 @@ def _refuse_rows(log: Log, prompt: Any, output: Any, cached: Any, kept: Any) -> 
             "If the cached tokens stand beside the prompt, pass cache='beside'."
         ),
     )
-    p, o = prompt[kept], output[kept]
-    if len(p) >= FEWEST_SUMMED and p[-1] == p[:-1].sum() and o[-1] == o[:-1].sum():
-        row = int(np.flatnonzero(kept)[-1])
-        raise InvalidInputError(
-            f"{log.owner}: Line {log.lines[row]:,} (row {row + 1:,}) is the sum of all rows above it; leave it out."
-        )
+    _refuse(
+        log,
+        kept & (thought > output),
+        lambda row: (
+            f": {thought[row]:,} thought tokens within {output[row]:,} output tokens. If they stand beside the output, "
+            "pass thought='beside'."
+        ),
+    )
+
+
+def _long(log: Log, lengths: Any, kept: Any) -> Sequence[str]:
+    """A note where a row has more tokens than a request can have."""
+    places = np.flatnonzero(kept & (lengths > LONGEST))
+    if not len(places):
+        return ()
+    row = int(places[0])
+    return (
+        f"{len(places):,} rows have more tokens than any model takes, as line {log.lines[row]:,} with "
+        f"{lengths[row]:,}: they may be sums of many requests.",
+    )
+
+
+def _sums(log: Log, prompt: Any, output: Any, rows: Any, kept: Any) -> Sequence[str]:
+    """A note where the first row or one of the last two is the sum of the others; InvalidInputError if of many.
+
+    `rows`: a mask of those that are no total by their name; requests that failed may be summed, too.
+    """
+    for counted in (kept, rows):
+        places = np.flatnonzero(counted)
+        p, o = prompt[places], output[places]
+        for place, others in ((-1, slice(None, -1)), (-2, slice(None, -2)), (0, slice(1, None))):
+            if len(p[others]) < 2 or p[place] != p[others].sum() or o[place] != o[others].sum() or not o[place]:
+                continue
+            row = int(places[place])
+            said = (
+                f"Line {log.lines[row]:,} (row {row + 1:,}) is the sum of all rows {'above' if place else 'below'} it"
+            )
+            if len(p[others]) + 1 >= FEWEST_SUMMED:
+                raise InvalidInputError(f"{log.owner}: {said}; leave it out.")
+            return (f"{said}: if it is a total, leave it out.",)
+    return ()
 
 
 def _refuse(log: Log, mask: Any, say: Any) -> None:

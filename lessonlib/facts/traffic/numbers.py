@@ -10,24 +10,42 @@ import numpy as np
 from lessonlib.base.errors import MOST_TOKENS, InvalidInputError, shown
 
 SHOWN_PROBLEMS = 3
+TAIL = 12  # rows at the end of a block, where totals stand
 MISSING = -1
 MOST_DIGITS = 16
-NOTHING = {"", "null", "none", "nan", "n/a", "na", "-"}  # an optional cell that holds none
+# What an optional cell holds that has no number.
+NOTHING = set("null none nil nan n/a n.a. na #n/a #value! \\n - -- – — ? undefined missing".split()) | {""}
+MARKS = r"[ ',._\u2019\u2007\u2009\u00a0\u202f]"  # between thousands
 # What is wrong with a cell that does not hold a whole number; any other is "not a number".
 PROBLEMS = {
     r"-\s*[0-9.,]+(e[-+]?[0-9]+)?": "is negative",
-    r"[0-9]{1,3}([ ',._\u00a0\u202f][0-9]{3})+": "has marks between its thousands; expected plain digits",
+    rf"[0-9]{{1,3}}({MARKS}[0-9]{{2,3}})*{MARKS}[0-9]{{3}}([.,][0-9]+)?": (
+        "has marks between its thousands; expected plain digits"
+    ),
     r"\+?[0-9]*[.,][0-9]+|[0-9.]+e[-+]?[0-9]+": "is not written as a whole number; expected plain digits",
     r"[=+@].*": "is a formula, which stays text; expected plain digits",
 }
 
 
 class Block:
-    """Some rows: the line on which each begins, and their cells in a column, by its place."""
+    """Some rows: the line on which each begins, and their cells in a column, by its place. `tail`: the last of them."""
 
-    def __init__(self, lines: Sequence[int], find: Callable[[int], list[Any]] | None = None) -> None:
-        self.lines, self.find = lines, find
+    def __init__(
+        self,
+        lines: Sequence[int],
+        find: Callable[[int], list[Any]] | None = None,
+        tail: Sequence[Sequence[str]] = (),
+    ) -> None:
+        self.lines, self.find, self.tail = lines, find, tail
         self.found: dict[int, list[Any]] = {}
+
+    def last(self, place: int) -> list[Any]:
+        """The cells of a column in the last rows, where these were read."""
+        return [row[place] for row in self.tail] or self.found.get(place, [])[-TAIL:]
+
+    def has_gap(self, row: int) -> bool:
+        """Whether one of the last rows (-1 is the last) has an empty cell."""
+        return bool(self.tail) and "" in self.tail[row]
 
     def pick(self, place: int) -> list[Any]:
         if place not in self.found and self.find is not None:

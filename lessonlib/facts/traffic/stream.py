@@ -20,6 +20,15 @@ NO_TEXT = {
     b"\xfd7zXZ": "compressed by xz",
     b"\x28\xb5\x2f\xfd": "compressed by zstd",
     GZIP: "compressed twice",
+    b"SQLite format 3": "a database of SQLite",
+    b"ARROW1": "Arrow or Feather",
+    b"Obj\x01": "Avro",
+    b"\xd0\xcf\x11\xe0": "a spreadsheet of an old kind",
+    b"%PDF": "a PDF",
+    b"<!DOCTYPE": "a web page",
+    b"<!doctype": "a web page",
+    b"<html": "a web page",
+    b"version https://git-lfs": "a pointer of Git LFS instead of the file (git lfs pull fetches it)",
 }
 MARKS = {  # a byte order mark and its encoding; the longer ones first
     b"\xff\xfe\0\0": "utf-32",
@@ -66,8 +75,12 @@ class _Limited(io.RawIOBase):
 def _bytes_of(file: GivenFile, progress: Progress | None) -> io.BufferedReader:
     """The file's bytes, unpacked."""
     packed, size = file.open()
-    head = packed.read(len(GZIP))
-    packed.seek(0)
+    try:
+        head = packed.read(len(GZIP))
+        packed.seek(0)
+    except OSError as error:
+        packed.close()
+        file.refuse(f"cannot be read: {error.strerror or error}", "check the path and its permissions", error)
     unpacked = gzip.GzipFile(fileobj=packed) if head == GZIP else packed
     return io.BufferedReader(_Limited(file, packed, unpacked, size, progress), BUFFER)
 
@@ -86,7 +99,7 @@ def _encoding(file: GivenFile, head: bytes) -> str:
     """The encoding of a file that begins so."""
     for start, what in NO_TEXT.items():
         if head.startswith(start):
-            file.refuse(f"is {what}, not text", f"save it as {FORM}")
+            file.refuse(f"is {what}, not a table or JSON", f"save it as {FORM}")
     for mark, encoding in MARKS.items():
         if head.startswith(mark):
             return encoding

@@ -13,6 +13,7 @@ import socket
 import ssl
 import threading
 import time
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
@@ -192,8 +193,13 @@ class Client:
         if 300 <= response.status < 400:
             return f"the server answered {response.status}, a redirect, which is not followed; give the URL itself"
         if response.status != 200:
-            message = _message(response.read(BODY))
-            return f'the server answered {response.status}: "{self._refusal(message, response.status in (400, 422))}"'
+            body = _unpacked(response.read(BODY))
+            self.refused_field = response.status in (400, 422) and _names_field(body.decode(errors="replace"))
+            later = response.getheader("Retry-After", "")
+            later = f"; it says to ask again after {self.clean(later)}" + " s" * later.isdigit() if later else ""
+            return f'the server answered {response.status}: "{self.clean(_message(body))}"{later}'
+        if (packed := response.getheader("Content-Encoding", "identity").lower()) not in ("identity", ""):
+            return f"the server packed its stream ({self.clean(packed)}), which hides when a token came; turn that off"
         if "event-stream" not in form.lower():
             return f'the server sent {self.clean(form)}, no stream: "{self.clean(_message(response.read(BODY)))}"'
         return self._read(response, stream)
@@ -203,8 +209,9 @@ class Client:
         while line := response.readline(LINE):
             read += len(line)
             stream.take(line, time.perf_counter())
-            if stream.error is not None:
-                return f'the server reported an error in its stream: "{self._refusal(_said(stream.error))}"'
+            if stream.error:
+                self.refused_field = _names_field(json.dumps(stream.error))
+                return f'the server reported an error in its stream: "{self.clean(_said(stream.error))}"'
             if stream.done:
                 break
             if len(stream.times) > stream.asked + SLACK or read > CHUNK * (stream.asked + SLACK):
@@ -212,10 +219,6 @@ class Client:
             if self.stopped.is_set():
                 return "it was interrupted"
         return "" if stream.done or stream.finish else "the stream was cut in the middle: it closed without an end"
-
-    def _refusal(self, message: str, of_a_field: bool = True) -> str:
-        self.refused_field = of_a_field and any(name in message for name in MOST_TOKENS)
-        return self.clean(message)
 
     def _why(self, error: Exception) -> str:
         """One line for what went wrong on the way. It quotes no text of the error, which may hold what was sent."""
@@ -240,6 +243,19 @@ def _connection(address: Address, patience: float) -> tuple[http.client.HTTPConn
     tls = ssl.create_default_context()
     tls.set_alpn_protocols(["http/1.1"])
     return http.client.HTTPSConnection(host, port or http.client.HTTPS_PORT, timeout=patience, context=tls), tls
+
+
+def _names_field(text: str) -> bool:
+    """Whether a refusal speaks of the field that bounds the output: in its message, or as the parameter at fault."""
+    return any(name in text for name in MOST_TOKENS)
+
+
+def _unpacked(body: bytes) -> bytes:
+    """An error's body, unpacked where a proxy has packed it by gzip."""
+    try:
+        return zlib.decompressobj(wbits=31).decompress(body, BODY) if body[:2] == b"\x1f\x8b" else body
+    except zlib.error:
+        return body
 
 
 def _message(body: bytes) -> str:

@@ -21,6 +21,11 @@ USUAL, MOST = 4.0, 5.0  # bytes of text in a token: where the prompt does not te
 TEMPLATE = 16_384  # tokens that a server may put around a prompt of its own accord
 FINISH = 48  # characters of a reason to end
 
+CACHED = (  # where servers say how much of the prompt was cached
+    ("prompt_tokens_details", "cached_tokens"),
+    *((name,) for name in ("cached_tokens", "num_cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens")),
+)
+
 LEFT_OUT = "the reply is left out of the record's requests, and is not predicted"
 PACE = {  # what TPOT and the gaps mean: one at most is said of a reply
     "no usage": "usage does not say how many tokens came: there is no TPOT, and gaps are between chunks",
@@ -39,7 +44,7 @@ PACE = {  # what TPOT and the gaps mean: one at most is said of a reply
 ALSO = {  # and each of these
     "early": "the model ended before the tokens that were asked for",
     "no prompt": f"usage gives no prompt tokens: {LEFT_OUT}",
-    "odd prompt": f"usage counts prompt tokens that cannot be those of the words sent: {LEFT_OUT}",
+    "odd prompt": f"usage counts prompt or cached tokens that cannot be those of the words sent: {LEFT_OUT}",
     "cached": "a part of the prompt was cached: TTFT is without its prefill",
     "garbage": "some lines of the stream were not events and were skipped",
 }
@@ -84,12 +89,14 @@ class Tokens(NamedTuple):
 def tokens_of(stream: Stream, sent: str) -> Tokens:
     """The tokens of a reply to the prompt `sent`. Where thought stands, and a cached part, the total decides."""
     prompt, output, total = (stream.counted(f"{name}_tokens") for name in ("prompt", "completion", "total"))
-    cached = stream.counted("prompt_tokens_details", "cached_tokens")
+    counted = (stream.counted(*name) for name in CACHED)
+    cached = next(filter(None, counted), stream.counted(*CACHED[0]))
     thought = stream.counted("completion_tokens_details", "reasoning_tokens") or stream.counted("reasoning_tokens") or 0
     over = 0 if None in (prompt, output, total) else total - prompt - output  # type: ignore[operator]
-    if prompt is not None and cached and (cached > prompt or over == cached):  # it is counted beside the prompt
-        prompt, over = prompt + cached, over - cached
-    odd = bool(prompt) and not len(sent.split()) / 2 <= prompt <= len(sent) + TEMPLATE  # type: ignore[operator]
+    least, most = len(sent.split()) / 2, len(sent) + TEMPLATE
+    if prompt is not None and cached and (over == cached or (cached > prompt and prompt < least)):
+        prompt, over = prompt + cached, max(0, over - cached)  # it is counted beside the prompt
+    odd = bool(prompt) and (not least <= prompt <= most or (cached or 0) > prompt)  # type: ignore[operator]
     if odd:  # then what the total adds is not thought, either
         prompt, over = None, 0
     beside = max(0, over)
@@ -132,6 +139,8 @@ def pace_of(stream: Stream, tokens: Tokens, sent: str) -> tuple[float | None, st
     # One chunk more than tokens is a last bit of text: then each gap is a step.
     if chunks > output:
         return span / (chunks - 1), "more"
+    if chunks == output - 1 and stream.finish == "stop":  # the last token, which ends the text, has none
+        return span / max(chunks - 1, 1), "bursts" if in_bursts else ""
     if chunks < output - 1:
         return span / max(chunks - 1, output * (1 - stream.sizes[0] / sum(stream.sizes))), "fewer"
     return span / (output - 1), "bursts" if in_bursts else ""

@@ -12,6 +12,7 @@ THOUGHT = ("reasoning_content", "reasoning", "thinking", "reasoning_details", "t
 ANSWER = ("content", "refusal", "tool_calls", "function_call")
 INSIDE = ("text", "thinking", "summary", "content", "refusal", "function", "name", "arguments", "value")
 DEEPEST = 8
+MOST_LINES = 16  # of data in one event
 
 
 def as_dict(value: Any) -> dict[str, Any]:
@@ -48,7 +49,8 @@ class Stream:
         self.sizes: list[int] = []
         self.words = self.thought_chunks = self.thought_size = self.garbage = 0
         self.first_answer: float | None = None
-        self.withheld = self.done = self.in_word = self.in_tags = False
+        self.withheld = self.done = self.in_word = self.in_tags = self.in_error = False
+        self.rest = b""  # of data that goes on in the next line
         self.usage: dict[str, Any] = {}
         self.error: Any = None
         self.finish = ""
@@ -57,24 +59,37 @@ class Stream:
         """One line of the event stream, which arrived at `now`."""
         line = line.removeprefix(b"\xef\xbb\xbf")  # a byte order mark, which some put before the first event
         if not line.startswith(b"data:"):
-            self.garbage += bool(line.strip()) and not line.startswith((b":", b"event:", b"id:", b"retry:"))
+            if not line.strip():  # the end of an event
+                self.garbage += bool(self.rest)
+                self.rest, self.in_error = b"", False
+            elif line.startswith(b"event:"):
+                self.in_error = line[6:].strip() == b"error"
+            else:
+                self.garbage += not line.startswith((b":", b"id:", b"retry:"))
             return
+        self.rest += line[5:]
         self.done = line[5:].strip() == b"[DONE]"
         try:
-            chunk = {} if self.done else json.loads(line[5:])
+            chunk = {} if self.done else json.loads(self.rest)
         except (ValueError, RecursionError):
-            chunk = None
+            self.error = line[5:].decode(errors="replace").strip() if self.in_error else None
+            if self.rest.count(b"\n") >= MOST_LINES:
+                self.garbage, self.rest = self.garbage + 1, b""
+            return
+        self.rest = b""
         if not isinstance(chunk, dict):
             self.garbage += 1
             return
-        self.error = chunk if chunk.get("object") == "error" else chunk.get("error")
+        self.error = chunk if chunk.get("object") == "error" or self.in_error else chunk.get("error") or None
         choices = chunk.get("choices")
-        choice = as_dict(choices[0]) if isinstance(choices, list) and choices else {}
+        several = map(as_dict, choices if isinstance(choices, list) else ())
+        choice = next((one for one in several if not one.get("index")), {})  # of several answers the first
         places = (chunk.get("usage"), choice.get("usage"), as_dict(chunk.get("x_groq")).get("usage"))
         usage: dict[str, Any] = next(filter(None, map(as_dict, places)), {})
-        self.usage = usage or self.usage
+        self.usage |= {name: count for name, count in usage.items() if count is not None}
         self._text(as_dict(choice.get("delta")), count_in(usage, "completion_tokens"), now)
         self.finish = str(choice.get("finish_reason") or self.finish)
+        self.error = self.error or choice.get("error") or ("no more is said" if self.finish == "error" else None)
 
     def _text(self, delta: dict[str, Any], counted: int | None, now: float) -> None:
         thoughts = next(filter(None, (_parts(delta.get(name), True) for name in THOUGHT)), [])
@@ -116,4 +131,6 @@ def count_in(usage: dict[str, Any], *names: str) -> int | None:
     value: Any = usage
     for name in names:
         value = as_dict(value).get(name)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
     return value if type(value) is int and 0 <= value < 2**31 else None

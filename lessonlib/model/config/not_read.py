@@ -49,7 +49,7 @@ HARMLESS: dict[str, Any] = {  # look structural, and change neither sizes nor wo
         "moe_renormalize", "moe_routed_scaling_factor", "moe_router_logit_softcapping", "expert_selection_fn",
         "shared_expert_combination_strategy", "enable_moe_fp32_combine", "mamba_chunk_size", "use_mamba_kernels",
         "chunk_size", "moe_router_activation_func", "num_expert_groups", "max_window_layers", "n_group", "topk_group",
-        "num_beam_groups", "clip_qkv",
+        "num_beam_groups", "clip_qkv", "num_limited_groups",
     )),
     "moe_layer_freq": 1, "mamba_ssm_cache_dtype": "float32", "mamba_ssm_dtype": "float32",  # as the state is counted
 }

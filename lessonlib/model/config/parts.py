@@ -52,6 +52,8 @@ def m3_spelling(keys: Keys) -> None:
 
 
 def m3_kinds(keys: Keys) -> list[str]:
+    if keys.config.get("sparse_attention_freq", []) is None:
+        raise keys.refused("sparse_attention_freq", None, "its class takes a list, or the key left out")
     return ["X" if sparse else "F" for sparse in _flags(keys, "sparse_attention_freq", default=0)]
 
 

@@ -112,7 +112,8 @@ def _rotary(keys: Keys, rotary: Any) -> list[Any]:
 
 def rotary_chunks(keys: Keys) -> list[str]:
     """Llama 4: where a chunk is stated, the layers with rotary positions attend within it."""
-    chunk, rotary = keys.optional("attention_chunk_size"), _rotary(keys, keys.value("no_rope_layers") or None)
+    chunk, listed = keys.optional("attention_chunk_size"), keys.value("no_rope_layers")
+    rotary = _rotary(keys, None if listed == [] else listed)
     return ["K" if has_rotary and chunk else "F" for has_rotary in rotary]
 
 

@@ -21,11 +21,14 @@ TIES = ("tie_word_embeddings", "tie_embedding", "tie_embeddings", "share_embeddi
 # they do not say it.
 DECIDES = {"moss_transcribe_diarize": True}
 # Wrappers whose class in transformers 5.24 ties by its own default, whatever their language model says.
-_UNTIED = """apertus1p5 aria cosmos3_omni exaone4_5 fuyu glm46v glmga idefics2 idefics3 llava_next minicpmv4_6
-minicpmv4_7 omniasr qianfan_ocr qwen2_audio qwen3_5 qwen3_5_moe qwen3_omni_moe_thinker qwen3_vl qwen3_vl_moe smolvlm
-vibevoice_asr video_llava vipllava"""
-_TIED = "cohere2_vision gemma3 lfm2_vl lfm3_vl paligemma"
+_UNTIED = """apertus1p5 aria cosmos3_omni dots3_note exaone4_5 fuyu glm46v glmga idefics2 idefics3 llava_next
+minicpmv4_6 minicpmv4_7 qianfan_ocr qwen3_5 qwen3_5_moe qwen3_omni_moe_thinker qwen3_vl qwen3_vl_moe smolvlm
+video_llava vipllava"""
+_TIED = "cohere2_vision gemma3 gemma4 gemma4_unified lfm2_vl lfm3_vl paligemma shieldgemma2"
 CLASS_TIES = dict.fromkeys(_UNTIED.split(), False) | dict.fromkeys(_TIED.split(), True)
+# Wrappers whose class ties nothing, whatever any level says; and those that leave it to their language model's class.
+STORES_BOTH = frozenset("audioflamingo3 musicflamingo omniasr qwen2_audio vibevoice vibevoice_asr voxtral".split())
+PART_DECIDES = frozenset("blip-2 instructblip instructblipvideo llama4".split())
 MOST_LEVELS = 4
 TOWER = re.compile(r"^(\w{1,40}?)_?(config|cfg)$|^(vision_tower|mm_vision_tower|audio_tower)$")
 NO_TOWER = re.compile(r"quant|generation|rope|compression|auto_map|eagle|linear_attn|ffn|attn|draft|speculat")
@@ -65,6 +68,7 @@ def language_part(config: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ..
             f"config: the language model of {shown(outer)} is {shown(levels[-1])}; expected one that states its sizes."
         )
     tie = _tie(levels[:1]) if outer in DECIDES else _tie(levels)
+    tie = _tie(levels[1:]) if outer in PART_DECIDES else tie
     tie = DECIDES[outer] if tie is None and outer in DECIDES else tie
     return (inner if tie is None else inner | {"tie_word_embeddings": tie}), tuple(dict.fromkeys(left_out))
 
@@ -106,8 +110,13 @@ def _tie(levels: list[dict[str, Any]]) -> bool | None:
     """Whether the head is the embedding, as the levels say it; None where none does."""
     said = [(key, level[key]) for level in levels for key in TIES if level.get(key) is not None]
     outer, kind = levels[0], levels[0].get("model_type")
-    if len(levels) > 1 and isinstance(kind, str) and kind in CLASS_TIES and all(outer.get(key) is None for key in TIES):
+    kind = kind if isinstance(kind, str) and len(levels) > 1 else ""
+    if kind in STORES_BOTH:
+        said.append((TIES[0], False))
+    elif kind in CLASS_TIES and all(outer.get(key) is None for key in TIES):
         said.append((TIES[0], CLASS_TIES[kind]))
+        if CLASS_TIES[kind] and TIES[0] in outer:  # null is neither its default nor a word
+            said.append((TIES[0], None))
     if any(value is not said[0][1] for _, value in said):
         names = " and ".join(sorted({repr(key) for key, _ in said}))
         raise UnsupportedModelError(

@@ -129,6 +129,11 @@ def short_prompt(answer: Number) -> str:
     answer.slip(round(rho), RHO_IS_NOT_IT)
     answer.slip(rho, RHO_IS_NOT_IT)
     answer.slip(exact - 1, "Nearly: that is the number of steps. The prefill emits one more token.")
+    answer.slip(
+        exact + 1,
+        "Nearly: so it would be if a step took exactly as long as the prefill. A step reads a little more, the cache "
+        "of the output so far, and that is enough.",
+    )
     return (
         f"The prefill takes {1e3 * prefill:.3f} ms, and a step as long, {1e3 * step:.3f} ms. 5 to 95 is 1 to 19, and "
         f"the prefill emits the first token: {answer}. rho says {rho:.1f}."

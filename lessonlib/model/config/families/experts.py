@@ -5,6 +5,7 @@ from lessonlib.model.config.families.dense import COHERE2, ERNIE4_5, EXAONE4, HU
 from lessonlib.model.config.family import LAYER_NORM, Experts, Rows
 from lessonlib.model.config.mixers import attention
 from lessonlib.model.config.rules import cycle_after_dense, early_windows, sparse_range, sparse_steps, stated_inner
+from lessonlib.model.config.spelling import hunyuan_spelling, mimo_spelling
 
 # fmt: off
 rows = Rows()
@@ -69,8 +70,11 @@ rows.add("qwen3_moe", BIASED.but(window="sliding_window", cycle="W", window_swit
     vocabulary=151_936, width=2048, inner=6144, layers=24, heads=32, kv_heads=4, positions=32_768, window=4096,
     experts=128, top_k=8, expert_inner=768, use_sliding_window=False, mlp_only_layers=None, decoder_sparse_step=1)
 
-rows.add("hunyuan_v1_moe", HUNYUAN_V1_DENSE.but(experts=Experts(
-        top_k="moe_topk|num_experts_per_tok", expert_inner="intermediate_size", shared_inner="intermediate_size")),
+rows.add("hunyuan_v1_moe", HUNYUAN_V1_DENSE.but(spelled=hunyuan_spelling, experts=Experts(
+        top_k="moe_topk|num_experts_per_tok", expert_inner="intermediate_size", shared_inner="intermediate_size"),
+        ignored={"use_qk_norm": True, "num_shared_expert": 1, "moe_drop_tokens": None, "moe_layer_num_skipped": 0,
+            "moe_random_routing_dropped_token": None, "use_mixed_mlp_moe": True, "use_cla": False,
+            "cla_share_factor": None}),
     vocabulary=290_943, width=4096, inner=11_008, layers=32, heads=32, kv_heads=None, positions=2048, experts=1,
     top_k=1)
 
@@ -164,10 +168,12 @@ rows.add("beam", BIASED.but(layer_types=True, qk_norm=True, window="sliding_wind
     vocabulary=151_936, width=5120, inner=20_480, layers=52, heads=48, kv_heads=8, head_dim=128, positions=8192,
     window=512, experts=256, top_k=8, expert_inner=2560)
 
-rows.add("mimo_v2_flash", UNBIASED.but(layer_types=True, qkv_bias="attention_bias", window="sliding_window",
-        value_dim="v_head_dim", cycle="SSSSSF", first="F",
+rows.add("mimo_v2_flash", UNBIASED.but(layer_types=True, spelled=mimo_spelling, window="sliding_window",
+        qkv_bias="attention_bias", value_dim="v_head_dim", cycle="SSSSSF", first="F",
         mixers={"F": attention, "S": lambda keys, kind: attention(
             keys, kind, kv_heads=2 * keys.count("num_key_value_heads"), extra_per_head=1)},  # twice, and sinks
-        experts=DEEPSEEK.but(shared_experts=None, first_dense=1, listed=True)),
+        experts=DEEPSEEK.but(shared_experts=None, first_dense=1, listed=True),
+        ignored={"add_swa_attention_sink_bias": True, "add_full_attention_sink_bias": False,
+            "attention_chunk_size": None, "hybrid_block_size": None}),
     vocabulary=152_576, width=4096, inner=16_384, layers=48, heads=64, kv_heads=4, head_dim=192, positions=131_072,
     window=129, experts=256, top_k=8, expert_inner=2048, v_head_dim=128)
