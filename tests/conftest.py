@@ -1,5 +1,8 @@
 """Settings that hold for every test, and a small notebook for the tests of the notebook tools."""
 
+import quick_schemas  # noqa: F401  (before what imports nbformat)
+
+# isort: split
 import pytest
 from hypothesis import settings
 from nbformat import v4
@@ -10,8 +13,10 @@ import notebooks
 # test-torch and the like run them, each in the environment that it needs.
 collect_ignore_glob = ["with_*", "browser"]
 
-# The same examples on every machine and in every run, and no clock: a slow machine is no failure.
-settings.register_profile("lessonlib", deadline=None, derandomize=True)
+# The same examples on every machine and in every run, and no clock: a slow machine is no failure. Two fifths of the
+# examples of each law in make test, all of them in make test-slow, which names the other profile (helpers.examples).
+settings.register_profile("lessonlib", deadline=None, derandomize=True, max_examples=40)
+settings.register_profile("whole", deadline=None, derandomize=True, max_examples=100)
 settings.load_profile("lessonlib")
 
 DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNkYPgPAAEEAQB9ssjfAAAAAElFTkSuQmCC"

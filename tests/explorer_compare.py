@@ -22,8 +22,8 @@ def differences(ours: Any, theirs: Any, where: str = "", scale: float = 0.0) -> 
     if isinstance(ours, float | int) and isinstance(theirs, float | int) and not isinstance(ours, bool):
         if ours == theirs or (math.isnan(ours) and math.isnan(theirs)):
             return []
-        apart = abs(ours - theirs) / max(abs(ours), scale) if math.isfinite(ours) else math.inf
-        return [(where, ours, theirs, apart)]
+        whole = max(abs(ours), scale)
+        return [(where, ours, theirs, abs(ours - theirs) / whole if 0 < whole < math.inf else math.inf)]
     return [] if ours == theirs and type(ours) is type(theirs) else [(where, ours, theirs, math.inf)]
 
 

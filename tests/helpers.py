@@ -5,11 +5,13 @@ without the config reader. Their parameter counts are held to the published ones
 """
 
 import threading
+import zlib
 from contextlib import contextmanager
 from functools import cache
 from http.server import ThreadingHTTPServer
 
 import pytest
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from lessonlib.base.errors import InvalidInputError, LessonError
@@ -24,6 +26,19 @@ from lessonlib.model.recurrent import GatedLinearRecurrence, LightningAttention,
 from lessonlib.model.state import GatedDeltaNet, KimiDeltaAttention, Mamba1, Mamba2, ShortConvolution
 from lessonlib.time.accelerator import Accelerator
 from lessonlib.time.deployment import Deployment, Efficiency
+
+# Of a long sweep of like values, each eighth; all of them in make test-slow. An argument for parametrize.
+EVERY = [pytest.param(8, id="some"), pytest.param(1, id="all", marks=pytest.mark.slow)]
+
+
+def some(values, every: int, of: str) -> list:
+    """Each `every`-th of the values, from a place of its own for whatever is named, so that all are met somewhere."""
+    return values[zlib.crc32(of.encode()) % every :: every]
+
+
+def examples(number: int) -> settings:
+    """So many examples of a law in make test-slow, and the share of them that the profile in conftest.py takes."""
+    return settings(max_examples=max(min(number, 5), number * settings().max_examples // 100))
 
 
 def refuses(call, *named, kind=InvalidInputError) -> str:

@@ -10,6 +10,7 @@ from helpers import (
     deepseek_v3,
     deployments,
     device,
+    examples,
     gpt_oss,
     gqa_model,
     llama,
@@ -17,7 +18,7 @@ from helpers import (
     refuses,
     server,
 )
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lessonlib.base.errors import DoesNotFitError, InvalidInputError
@@ -82,7 +83,7 @@ def moved_by_step(deployment, span, batch):
 # ---- bytes by kind of layer
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(DEPLOYMENTS, st.integers(0, 20_000))
 def test_bytes_by_kind_are_those_of_its_layers(deployment, tokens):
     found = cache_by_kind(deployment, tokens)
@@ -131,7 +132,7 @@ def test_bytes_by_kind_refuses_what_is_no_number_of_tokens(tokens):
 # ---- a step apart
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(DEPLOYMENTS, REQUESTS, BATCHES)
 def test_a_batch_started_together_has_the_passes_of_its_context(deployment, request, batch):
     for position in range(1, request.output):
@@ -143,7 +144,7 @@ def test_a_batch_started_together_has_the_passes_of_its_context(deployment, requ
         assert parts.seconds == pytest.approx(whole.seconds, rel=1e-12)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(DEPLOYMENTS, REQUESTS, BATCHES)
 def test_in_a_steady_state_each_neighbour_costs_the_mean_of_an_answer(deployment, request, batch):
     steps = request.output - 1
@@ -159,7 +160,7 @@ def test_in_a_steady_state_each_neighbour_costs_the_mean_of_an_answer(deployment
         assert (parts.linear, parts.other) == shared_step_seconds(deployment, batch)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(DEPLOYMENTS, REQUESTS, BATCHES, st.booleans())
 def test_the_steps_add_up_to_the_answer_whoever_started_when(deployment, request, batch, together):
     total = 0.0
@@ -168,7 +169,7 @@ def test_the_steps_add_up_to_the_answer_whoever_started_when(deployment, request
     assert total == pytest.approx(request_cost(deployment, request, batch).decode.seconds, rel=1e-11)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(DEPLOYMENTS, REQUESTS, BATCHES, st.booleans())
 def test_arrays_of_positions_give_what_single_ones_give(deployment, request, batch, together):
     positions = np.arange(1, request.output)
@@ -181,7 +182,7 @@ def test_arrays_of_positions_give_what_single_ones_give(deployment, request, bat
         assert all(type(value) is float for value in single)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(DEPLOYMENTS, REQUESTS, st.integers(1, 20))
 def test_a_step_never_gets_shorter_along_the_answer_nor_with_the_batch(deployment, request, batch):
     positions = np.arange(1, request.output)
@@ -271,7 +272,7 @@ def test_a_batch_that_does_not_fit_is_refused_at_its_end_or_at_its_mean():
 # ---- where the cache passes the weights
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(DEPLOYMENTS, st.integers(1, 5000))
 def test_the_crossing_is_the_first_span_that_moves_more_than_the_weights(deployment, batch):
     weights = pass_cost(deployment, new=1, batch=batch).linear.bytes
@@ -315,7 +316,7 @@ def test_a_window_may_keep_the_cache_below_the_weights_for_good():
 # ---- the triangle
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(DEPLOYMENTS, st.builds(Request, st.integers(1, 200), st.integers(1, 60)), BATCHES)
 def test_traffic_of_an_answer_is_the_sum_of_its_reads(deployment, request, batch):
     triangle = flat = end = 0.0

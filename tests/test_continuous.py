@@ -10,6 +10,7 @@ from helpers import (
     deepseek_v3,
     deployments,
     device,
+    examples,
     gpt_oss,
     h100,
     qwen3_30b_a3b,
@@ -17,7 +18,7 @@ from helpers import (
     refuses,
     server,
 )
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from token_by_token import (
     TIGHT,
@@ -44,7 +45,7 @@ from lessonlib.time.deployment import Deployment, Efficiency, Speculation
 from lessonlib.time.roofline import pass_cost
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(
     deployments(),
     st.integers(0, 2**32),
@@ -95,7 +96,7 @@ def tiny(tokens, mixers="full", **efficiency):
 
 @pytest.mark.parametrize("prefill", POLICIES)
 @pytest.mark.parametrize("mixers", MIXERS)
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 6))])
 def test_longer_requests_with_preemptions_are_the_token_by_token_server(mixers, prefill, seed):
     block, watermark, budget = (1, 7, 16)[seed % 3], (0.0, 0.05)[seed % 2], (None, 48, 9)[seed % 3]
     budget = budget if prefill == "chunked" else None

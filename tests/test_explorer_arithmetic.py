@@ -67,17 +67,19 @@ SLIPS = {
 def test_a_slip_in_the_module_is_seen(slip):
     source = MODULE.read_text(encoding="utf-8")
     assert source.count(SLIPS[slip][0]) == 1, "the slip is of a line that is no longer there"
-    asked = cases(280)
-    theirs = answers("cases", [as_asked(one) for one in asked], data(), source.replace(*SLIPS[slip]))
-    formats = [["fixed", 2.5, 0]]
-    wrong = answers("formats", formats, None, source.replace(*SLIPS[slip])) != ["2"]
-    apart = (differences(ours, found) for ours, found in zip(answered(280), theirs, strict=True))
-    assert wrong or any(difference[-1] > EXACT for one in apart for difference in one)
+    slipped = source.replace(*SLIPS[slip])
+    if slip == "half is rounded up":
+        assert answers("formats", [["fixed", 2.5, 0]], None, slipped) != ["2"]
+        return
+    asked, ours = answered(60)
+    apart = map(differences, ours, answers("cases", [as_asked(one) for one in asked], data(), slipped))
+    assert any(difference[-1] > EXACT for one in apart for difference in one)
 
 
 @cache
-def answered(many: int) -> list:
-    return [decoded(encoded(answer(one))) for one in cases(many)]
+def answered(many: int) -> tuple[list, list]:
+    """So many cases, and what the library answers to them."""
+    return (asked := cases(many)), [decoded(encoded(answer(one))) for one in asked]
 
 
 def test_a_server_over_time_is_the_simulators():

@@ -12,8 +12,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from helpers import refuses
-from hypothesis import given, settings
+from helpers import examples, refuses, some
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lessonlib.base.errors import InvalidInputError, LessonError, UnsupportedModelError
@@ -299,13 +299,14 @@ def changed_without_saying_so(config, model, stated_layout, key, defaults):
     return "not the class default"
 
 
-def test_no_key_of_a_default_config_can_be_lost_without_a_word():
+@pytest.mark.parametrize("every", [pytest.param(4, id="some"), pytest.param(1, id="all", marks=pytest.mark.slow)])
+def test_no_key_of_a_default_config_can_be_lost_without_a_word(every):
     lost = 0
     for row in ORACLE + MORE:
         if not (model := read(row["config"])):
             continue
         stated_layout = layout(model)
-        for key in row["config"]:
+        for key in some([*row["config"]], every, architectures(row["config"])):
             without = {name: value for name, value in row["config"].items() if name != key}
             try:
                 left = Model.from_config(without)
@@ -746,7 +747,7 @@ values = st.recursive(
 SOME_KEYS = sorted({key for config in ALL_CONFIGS for key in config})
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(data=st.data())
 def test_no_value_raises_anything_but_our_errors(data):
     config = dict(data.draw(st.sampled_from(ALL_CONFIGS)))

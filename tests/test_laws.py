@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers import deployments, device, models
-from hypothesis import given, settings
+from helpers import deployments, device, examples, models
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lessonlib.model.block import Block
@@ -67,7 +67,7 @@ def decode_by_loop(deployment, request, batch):
         yield pass_cost(deployment, 1, request.prompt + k - 1, batch)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(DEPLOYMENTS, requests(), BATCHES)
 def test_the_closed_form_is_the_plain_loop_of_passes(deployment, request, batch):
     cost = request_cost(deployment, request, batch)
@@ -82,7 +82,7 @@ def test_the_closed_form_is_the_plain_loop_of_passes(deployment, request, batch)
         assert cost.tpot == pytest.approx(decode[2] / (request.output - 1), rel=EXACT)
 
 
-@settings(max_examples=5)
+@examples(5)
 @given(DEPLOYMENTS, st.sampled_from([(127, 3000), (9_000, 2_500)]), BATCHES)
 def test_the_closed_form_is_the_plain_loop_over_thousands_of_steps(deployment, tokens, batch):
     request = Request(*tokens)
@@ -90,7 +90,7 @@ def test_the_closed_form_is_the_plain_loop_over_thousands_of_steps(deployment, t
     assert terms(decode) == pytest.approx(total(decode_by_loop(deployment, request, batch)), rel=EXACT)
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(DEPLOYMENTS, requests(), BATCHES, st.integers(1, 40))
 def test_time_never_falls_as_prompt_output_or_batch_grows(deployment, request, batch, more):
     """Cached tokens stay what they are: a longer prompt is more to compute."""
@@ -110,7 +110,7 @@ def replace_request(request, **changes):
     return Request(**({"prompt": request.prompt, "output": request.output, "cached": request.cached} | changes))
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(DEPLOYMENTS, requests(), BATCHES, st.floats(1.0, 30.0))
 def test_time_never_rises_with_peak_bandwidth_or_link(deployment, request, batch, factor):
     now = request_cost(deployment, request, batch)
@@ -125,7 +125,7 @@ def test_time_never_rises_with_peak_bandwidth_or_link(deployment, request, batch
         assert (then.flops, then.bytes) == (now.flops, now.bytes)
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(DEPLOYMENTS, requests(), BATCHES)
 def test_all_rates_doubled_is_exactly_half_the_time(deployment, request, batch):
     device, efficiency = deployment.accelerator, deployment.efficiency
@@ -144,14 +144,14 @@ def test_all_rates_doubled_is_exactly_half_the_time(deployment, request, batch):
     assert 2 * then.tpot == now.tpot or request.output == 1
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(DEPLOYMENTS, requests())
 def test_the_two_clocks_agree_at_batch_one(deployment, request):
     cost = request_cost(deployment, request, batch=1)
     assert cost.undisturbed == cost.seconds and cost.ttft == cost.prefill.seconds
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(DEPLOYMENTS, requests(), BATCHES, st.integers(1, 50))
 def test_cost_is_additive_in_the_output(deployment, request, batch, more):
     """T(n_in, a + b) - T(n_in, a) are the steps in between."""
@@ -168,7 +168,7 @@ def test_cost_is_additive_in_the_output(deployment, request, batch, more):
 CELLS = st.lists(st.tuples(st.integers(1, 70), st.integers(1, 70), st.integers(0, 5), st.integers(1, 9)), min_size=1)
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(DEPLOYMENTS, CELLS)
 def test_arrays_are_scalars_cell_by_cell(deployment, cells):
     prompts, outputs, cached, batches = np.array(cells).T
@@ -186,7 +186,7 @@ def test_arrays_are_scalars_cell_by_cell(deployment, cells):
         assert found.tpot[i] == pytest.approx(alone.tpot, rel=EXACT, nan_ok=True)
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(DEPLOYMENTS, st.integers(1, 60), st.integers(1, 60), st.integers(1, 9), st.floats(0, 1), st.integers(1, 6))
 def test_speculation_prices_arrays_and_scalars_alike_and_grows_with_the_output(
     deployment, prompt, output, batch, acceptance, drafts
@@ -200,7 +200,7 @@ def test_speculation_prices_arrays_and_scalars_alike_and_grows_with_the_output(
     assert alone.decode.passes == pytest.approx(rounds * (drafts + 1), rel=EXACT)
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(st.integers(1, 300), st.integers(1, 300), st.integers(1, 2000), st.integers(1, 50))
 def test_distinct_experts_lie_between_top_k_and_all_and_grow_with_the_tokens(experts, per_token, tokens, more):
     per_token = min(per_token, experts)
@@ -215,7 +215,7 @@ def test_distinct_experts_lie_between_top_k_and_all_and_grow_with_the_tokens(exp
     assert distinct(tokens) <= distinct(tokens + more) * (1 + 1e-10)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(models(), st.integers(1, 500), st.integers(1, 500))
 def test_weight_bytes_lie_between_those_of_one_token_and_all_and_grow_with_the_tokens(model, some, more):
     deployment = Deployment(model, device())
@@ -227,7 +227,7 @@ def test_weight_bytes_lie_between_those_of_one_token_and_all_and_grow_with_the_t
     assert one <= few * HAIR and few <= many * HAIR and many <= 2 * read * HAIR
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(DEPLOYMENTS, requests(), BATCHES)
 def test_the_parts_add_up(deployment, request, batch):
     cost = request_cost(deployment, request, batch)
@@ -245,7 +245,7 @@ def test_the_parts_add_up(deployment, request, batch):
     assert sum(deployment.model.weights_by_part.values()) == deployment.model.parameters
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(deployments(efficiency=Efficiency()), requests(), BATCHES)
 def test_roofs_add_up_to_the_seconds(deployment, request, batch):
     cost = request_cost(deployment, request, batch)
@@ -268,7 +268,7 @@ def test_roofs_add_up_to_the_seconds(deployment, request, batch):
                 assert roof.seconds == 0
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(DEPLOYMENTS, st.integers(1, 200), st.integers(1, 40))
 def test_the_largest_batch_fits_and_one_more_does_not(deployment, tokens, wanted):
     needed = deployment.memory_needed(float(tokens), wanted)

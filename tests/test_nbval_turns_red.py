@@ -5,6 +5,7 @@ data, holds one. Every such cell must fail and no other may: the latter also sho
 """
 
 import hashlib
+import os
 import re
 import shutil
 import subprocess
@@ -67,8 +68,10 @@ def red_cells(*paths: Path) -> list[tuple[set[str], set[str]]]:
     report = paths[0].with_suffix(".xml")
     options = ["--nbval", f"--nbval-sanitize-with={SANITIZE}", "--nbval-cell-timeout=120", f"--junitxml={report}"]
     without = [part for name in ("randomly", "cacheprovider", "hypothesispytest") for part in ("-p", f"no:{name}")]
-    command = [sys.executable, "-m", "pytest", "-q", *without, *options, *map(str, paths)]
-    run = subprocess.run(command, cwd=paths[0].parent, capture_output=True, text=True, check=False)
+    first = ["-p", "tools.quick_schemas", *without]
+    command = [sys.executable, "-m", "pytest", "-q", *first, *options, *map(str, paths)]
+    where = {"cwd": paths[0].parent, "env": os.environ | {"PYTHONPATH": str(ROOT)}}
+    run = subprocess.run(command, **where, capture_output=True, text=True, check=False)
     assert run.returncode in (0, 1), run.stdout + run.stderr
     cases = list(ElementTree.parse(report).getroot().iter("testcase"))
     found = []

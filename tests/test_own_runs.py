@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from helpers import refuses
-from hypothesis import given, settings
+from helpers import examples, refuses
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lessonlib.facts.catalogue import load_accelerator, load_model
@@ -41,7 +41,7 @@ fractions = st.floats(0.05, 1.0)
 NUMBERS = ("mfu", "mbu", "overhead")
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     mfu=fractions,
     mbu=fractions,
@@ -64,7 +64,7 @@ ON_CPU = Deployment(SMALL, CPU, Precision("fp16"))
 ON_CPU_CUT = replace(ON_CPU, model=replace(SMALL, blocks=((8, SMALL.blocks[0][1]),)))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     mfu=st.floats(0.35, 1.0), mbu=fractions, overhead=st.floats(0, 0.01), told=st.booleans(), new=st.integers(256, 4096)
 )

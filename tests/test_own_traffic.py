@@ -4,7 +4,8 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from helpers import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 import sample_traffic
@@ -158,7 +159,7 @@ def test_a_folder_and_a_file_that_is_too_large(tmp_path, monkeypatch):
             read_traffic(source)
 
 
-@settings(deadline=None, derandomize=True, max_examples=200)
+@examples(200)
 @given(st.one_of(st.binary(max_size=200), st.text(alphabet='prompt_tokens,ou\n";1-.e\té', max_size=80)))
 def test_whatever_is_given_is_read_or_refused(source):
     for given_source in (source, HEAD.encode() + source if isinstance(source, bytes) else HEAD + source):

@@ -6,6 +6,7 @@ unit. Of a choice, the words of the right option. Numbers that are inputs are ex
 """
 
 import re
+from functools import cache
 
 import pytest
 from reading import NUMERAL, figures, passages
@@ -43,6 +44,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
 }
 
 
+@cache
 def inputs() -> set[float]:
     """Numbers of data/ that the lesson starts from: sizes of models, rates of devices, lengths of workloads."""
     found: set[float] = set()
@@ -58,9 +60,6 @@ def inputs() -> set[float]:
     return found
 
 
-INPUTS = inputs()
-
-
 def spoils(exercise: NumberExercise, text: str) -> list[str]:
     """Numerals of the text that give the exercise's value away."""
     base, size = UNITS.get(exercise.unit, (exercise.unit, 1.0))
@@ -74,7 +73,7 @@ def spoils(exercise: NumberExercise, text: str) -> list[str]:
             continue
         enough = figures(match[0]) >= 3
         counted = number == round(value) == value and after.lstrip().startswith(exercise.unit.split()[0])
-        if (enough and abs(number * factor - value) <= NEAR * value and number not in INPUTS) or counted:
+        if (enough and abs(number * factor - value) <= NEAR * value and number not in inputs()) or counted:
             found.append(text[max(0, match.start() - 40) : match.end() + 25].replace("\n", " "))
     return found
 
@@ -83,6 +82,7 @@ def asked_in(code: str) -> list[str]:
     return re.findall(r"\b(?:ask|check)\(\s*[\"']([^\"']+)", code)
 
 
+@cache
 def given_away() -> dict[str, list[str]]:
     """Each exercise to the places before its question that give its answer away."""
     seen, found = [], {}
@@ -105,13 +105,11 @@ def given_away() -> dict[str, list[str]]:
     return found
 
 
-GIVEN_AWAY = given_away()
-
-
 @pytest.mark.parametrize("key", BOOK)
 def test_no_answer_stands_before_its_question(key):
-    assert key in GIVEN_AWAY, f"{key}: no notebook asks it"
-    assert not GIVEN_AWAY[key], f"{key} ({BOOK[key].answer}) is given away: " + "; ".join(GIVEN_AWAY[key][:6])
+    assert key in given_away(), f"{key}: no notebook asks it"
+    places = given_away()[key]
+    assert not places, f"{key} ({BOOK[key].answer}) is given away: " + "; ".join(places[:6])
 
 
 def test_exceptions_are_of_exercises_and_have_a_reason():

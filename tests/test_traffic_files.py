@@ -6,7 +6,8 @@ import json
 import random
 
 import pytest
-from hypothesis import given, settings
+from helpers import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lessonlib.base.errors import InvalidInputError, LessonError
@@ -323,7 +324,7 @@ TREES = st.recursive(
 )
 
 
-@settings(deadline=None, derandomize=True, max_examples=300)
+@examples(300)
 @given(st.lists(TREES, max_size=4), st.sampled_from(["\n", " ", ",", ""]), st.booleans())
 def test_whatever_json_is_given_is_read_or_refused(trees, between, listed):
     text = between.join(json.dumps(tree) for tree in trees)
@@ -335,7 +336,7 @@ def test_whatever_json_is_given_is_read_or_refused(trees, between, listed):
         assert traffic.prompt.min() >= 1 and traffic.output.min() >= 1 and (traffic.cached < traffic.prompt).all()
 
 
-@settings(deadline=None, derandomize=True, max_examples=200)
+@examples(200)
 @given(
     st.lists(
         st.tuples(st.integers(1, 10**6), st.integers(1, 10**6), st.integers(0, 10**6), st.booleans()),

@@ -3,6 +3,7 @@
 import math
 from collections import deque
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -29,6 +30,8 @@ class TokenByToken:
         self.emitted = np.zeros(len(traffic), dtype=int)
         self.waiting, self.active = deque(), []  # active: [request, tokens to prefill, tokens held], as admitted
         self.time = traffic.arrivals[0]
+        # Asked anew at each step; what they say of a number of tokens never changes.
+        self.bytes_of, self.attention = cache(self.bytes_of), cache(self.attention)
 
     def bytes_of(self, tokens):
         laws, state = {}, 0.0

@@ -17,6 +17,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import quick_schemas  # noqa: F401  (before nbformat)
+
+# isort: split
 import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError

@@ -17,6 +17,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import quick_schemas  # noqa: F401  (before nbformat)
+
+# isort: split
 import nbformat
 
 from lessonlib.base.files import write_new

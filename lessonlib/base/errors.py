@@ -51,6 +51,8 @@ class DoesNotFitError(LessonError):
 def printable(text: str) -> str:
     """A text that may hold names from outside, on one line: what moves a cursor, turns the direction or shows nothing
     (controls, ANSI sequences, line breaks, bidirectional and zero-width marks, half surrogates) as repr escapes it."""
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() or unicodedata.category(c) == "Zs" else repr(c)[1:-1] for c in text)
 
 

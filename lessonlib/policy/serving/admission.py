@@ -22,7 +22,7 @@ class Admission:
     def __init__(self, traffic: Traffic, memory: Memory, clock: Clock, max_batch: float):
         self.memory, self.clock, self.max_batch = memory, clock, max_batch
         self.arrivals = [*traffic.arrivals.tolist(), math.inf]
-        self.arrived = 0
+        self.arrived, self.next_arrival = 0, self.arrivals[0]  # seconds, infinite when all have arrived
         self.tokens = traffic.prompt.tolist()  # of each request, to prefill at its next admission
         self.cached = traffic.cached.tolist()  # of these, what a prefix cache holds: memory is taken, nothing computed
         self.admitted = [math.nan] * len(traffic)  # seconds, when each first gets memory
@@ -34,18 +34,14 @@ class Admission:
         self.holding = self.peak_holding = 0  # requests that hold memory: in prefill or decoding
         self.joins = 0
 
-    @property
-    def next_arrival(self) -> float:
-        """Seconds, infinite when all have arrived."""
-        return self.arrivals[self.arrived]
-
     def arrive(self) -> None:
         """Let those wait that have arrived by now."""
         clock = self.clock
-        while self.arrivals[self.arrived] <= clock.time:
-            clock.request_seconds += clock.time - self.arrivals[self.arrived]
+        while self.next_arrival <= clock.time:
+            clock.request_seconds += clock.time - self.next_arrival
             self.queue.append(self.arrived)
             self.arrived += 1
+            self.next_arrival = self.arrivals[self.arrived]
 
     def admit(self, most: float) -> None:
         """Give memory to up to `most` requests of the queue. An empty server keeps no watermark."""
@@ -61,7 +57,8 @@ class Admission:
                 self.admitted[i] = self.clock.time
             self.holding += 1
             most -= 1
-        self.peak_holding = max(self.peak_holding, self.holding)
+        if self.holding > self.peak_holding:
+            self.peak_holding = self.holding
 
     def prefill(self, room: float) -> tuple[list[tuple[int, int]], list[int], int]:
         """Prompt tokens for one pass, at most `room`, in order of admission.

@@ -22,7 +22,7 @@ from lessonlib.policy.cache import shared_step_seconds
 from lessonlib.policy.serving.memory import CountedLayers, Layers
 from lessonlib.policy.serving.traffic import Traffic
 from lessonlib.time.deployment import Deployment
-from lessonlib.time.roofline import Phase
+from lessonlib.time.roofline import sums_of
 from lessonlib.work.passes import Passes, Work, attention_of_steps, attention_work, linear_work
 
 COARSEST_CLOCK = 1e-3  # of the shortest step, between two numbers of the clock
@@ -81,7 +81,9 @@ class Clock:
         self.linear_seconds = lru_cache(2**16)(self._linear_seconds)
 
     def seconds_of(self, works: list[Work], tokens: float = 0.0, passes: float = 0.0) -> Any:
-        return Phase(self.deployment, [Passes(self.deployment.sizes, works, tokens, passes)]).seconds
+        run = Passes(self.deployment.sizes, works, tokens, passes)
+        busy, communication, number = sums_of(self.deployment, [run])
+        return busy + communication + number * self.deployment.efficiency.overhead
 
     def _chunk_seconds(self, new: int, cached: int) -> float:
         """Attention of `new` prompt tokens of one sequence."""

@@ -84,12 +84,13 @@ class _Server:
 
         `rate`, `growth`: the pace of a decode. `again`: seconds of it that prefill what was prefilled before.
         """
-        holding, waiting = self.admission.holding, len(self.admission.queue)
-        clock, taken = self.clock, self.memory.capacity - self.memory.free
+        clock, memory, admission = self.clock, self.memory, self.admission
+        holding, waiting, taken = admission.holding, len(admission.queue), memory.capacity - memory.free
         clock.log.extend((clock.time, clock.step, holding, waiting, taken, rate, growth))
         clock.request_seconds += (holding + waiting) * seconds
         clock.phases[phase] += seconds - again
-        clock.phases["recompute"] += again
+        if again:
+            clock.phases["recompute"] += again
         clock.time += seconds
 
     def idle(self, until: float) -> None:
@@ -124,11 +125,12 @@ class _Server:
         pace = clock.attention(clock.shared_seconds(len(running)))
         while running.get(due[0][3]) != due[0][2]:  # preempted since
             heappop(due)
-        steps = due[0][0] - clock.step
-        if clock.time + pace.seconds(steps) > until:
-            steps = pace.steps_until(until - clock.time, steps)
-        steps, taken = self.memory.steps_that_fit(steps, clock.step)
-        seconds = pace.seconds(steps)
+        most = due[0][0] - clock.step
+        seconds = pace.seconds(most)
+        wanted = pace.steps_until(until - clock.time, most) if clock.time + seconds > until else most
+        steps, taken = self.memory.steps_that_fit(wanted, clock.step)
+        if steps < most:
+            seconds = pace.seconds(steps)
         self.advance(seconds, "decode", *((seconds / steps, 0.0) if clock.asked else pace[1:]))
         self.steps_done(steps, taken)
 
@@ -205,7 +207,8 @@ def simulate(
     events, requests = 0, len(traffic)
     while server.finished < requests and clock.time < end and events < most_events:
         events += 1
-        admission.arrive()
+        if admission.next_arrival <= clock.time:
+            admission.arrive()
         if admission.queue:
             admission.admit(math.inf if prefill != "first" else 1 - len(admission.prefilling))
         if not admission.holding:
