@@ -48,11 +48,11 @@ fresh: env ## take anew your copies of the notebooks in which you changed nothin
 	@$(RUN) tools/working_copy.py fresh $(NB)
 
 test: check ## set up, and run all: the checks, the tests, every notebook against its stored outputs
-	$(RUN) -m pytest -n 2 --dist worksteal
+	$(RUN) -m pytest -p no:nbval -n 2 --dist worksteal
 	@$(MAKE) --no-print-directory nbval
 
 test-slow: env ## run the longer tests: a changed number turns each notebook red, a set-up from nothing, laws and sweeps whole
-	$(RUN) -m pytest -n 2 --dist worksteal -m "slow or hypothesis" --hypothesis-profile=whole
+	$(RUN) -m pytest -p no:nbval -n 2 --dist worksteal -m "slow or hypothesis" --hypothesis-profile=whole
 
 test-torch: .venv-torch/made ## run the tests that need PyTorch, on its CPU, in .venv-torch (Python 3.11, 1 GB)
 	$(TORCH_RUN) -m pytest --confcutdir=tests/with_torch tests/with_torch
@@ -163,7 +163,7 @@ nbval: env ## run every notebook and compare all that it prints with what is sto
 ifeq ($(NOTEBOOKS),)
 	@echo "There are no notebooks yet: nothing to compare."
 else
-	$(RUN) -m pytest -p tools.quick_schemas -p nbval.plugin -p no:randomly -p no:hypothesispytest -n 2 --dist loadfile \
+	$(RUN) -m pytest -p tools.quick_schemas -p no:randomly -p no:hypothesispytest -n 2 --dist loadfile \
 	  --nbval --nbval-cell-timeout=120 --nbval-sanitize-with tests/nbval_sanitize.cfg notebooks
 endif
 
