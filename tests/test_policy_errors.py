@@ -167,9 +167,10 @@ def test_a_step_of_a_derivative_is_small_and_not_lost_in_rounding():
         )
 
 
-def test_elasticities_that_are_no_numbers_are_refused():
-    slow = server(efficiency=replace(server().efficiency, overhead=1e306))
-    refuses(lambda: elasticities(slow, Request(5, 5000)), "elasticities", "float")
+def test_waits_that_would_leave_floats_are_refused_before_elasticities_are_asked():
+    refuses(lambda: replace(server().efficiency, overhead=1e306), "overhead", "from 0 to 1e+09")
+    slow = server(efficiency=replace(server().efficiency, overhead=1e8))
+    assert elasticities(slow, Request(5, 5000))["overhead"] == pytest.approx(1, abs=1e-6)
 
 
 def test_parts_that_a_lever_quantises_are_those_of_a_precision():
