@@ -62,7 +62,7 @@ class JsonValues:
         """A block at a time by the C scanner; what it cannot take so, or may hold a name twice, line by line."""
         scan: Any = DECODER.scan_once  # type: ignore[attr-defined]
         while block := list(islice(lines, FEW)):
-            simple = bool(self.watch) and not any(map(ESCAPED, block))
+            simple = bool(self.watch) and not ESCAPED("".join(block))
             simple = simple and all(max(map(methodcaller("count", key), block)) < 2 for key in self.watch)
             try:
                 pairs = [scan(line, 0) for line in block] if simple else []

@@ -70,7 +70,10 @@ def read_log(
         problems.add({row: what for row, what in wrong.items() if not failed[row]}, block.lines, count)
         refuse_many(owner, block, columns, titles)
         if (named := columns.named) is not None:
-            ids.append(np.fromiter((hash(str(cell)) if cell else 0 for cell in block.pick(named)), np.int64, size))
+            cells = block.pick(named)
+            if not isinstance(rows, CsvRows):  # whose cells are texts, and the hash of none is 0
+                cells = ["" if cell is None else str(cell) for cell in cells]
+            ids.append(np.fromiter(map(hash, cells), np.int64, size))
         lines.append(np.asarray(block.lines, np.int64))
         count, first = count + size, False
         if count > MOST_ROWS:
