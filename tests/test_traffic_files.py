@@ -159,6 +159,17 @@ def test_failed_requests_are_left_out_and_counted(column):
     assert f"Left out: 2 of 5 rows, failed, by the column {column}." in str(traffic)
 
 
+def test_steps_of_a_trace_that_sum_calls_are_left_out():
+    rows = "chain,30,3\nllm,10,1\nllm,20,2\ntool,,\n"
+    for title in ("run_type", "span_kind", "observation_type"):
+        traffic = read_traffic(f"{title},prompt_tokens,completion_tokens\n{rows}")
+        assert traffic.prompt.tolist() == [10, 20]
+        assert traffic.left_out == {f"no call of a model, by the column {title}": 2}
+    count = {"llm.token_count.prompt": 30, "llm.token_count.completion": 5}
+    spans = lines(*({"attributes": {"openinference.span.kind": kind} | count} for kind in ("CHAIN", "LLM", "AGENT")))
+    assert len(read_traffic(spans)) == 1
+
+
 def test_a_cache_hit_is_an_answer_from_a_cache_where_it_is_known_to_be():
     text = "prompt_tokens,output_tokens,cache_hit\n5,6,True\n7,8,False\n"
     assert len(read_traffic(text)) == 2

@@ -49,14 +49,17 @@ PARTS = re.compile(r"cache|detail|reason|think|thought|audio|image|video|modalit
 WHOLE = {"total", "numberint", "numberlong", "n"}  # as the last part of a name
 CHARACTERS = re.compile(r"char|byte|letter|word")
 # Names of columns that say whether a request was served, by what a cell says: that something went wrong, how it ended,
-# yes it failed, yes it was served. Before a name may stand "is", "http" and the like.
+# yes it failed, yes it was served, which step of a trace it is. Before a name may stand "is", "http" and the like.
 FAILED = {
     **dict.fromkeys("error errors err errorcode errormsg errormessage errortype exception".split(), "problem"),
     **dict.fromkeys("status statuscode state outcome code level finishreason stopreason".split(), "end"),
     **dict.fromkeys("failed failure cancelled canceled aborted timeout timedout rejected".split(), "failed"),
     **dict.fromkeys("success succeeded successful ok completed".split(), "served"),
+    **dict.fromkeys("runtype spankind spantype observationtype".split(), "step"),
 }
-INNER = set("error errorcode errormessage statuscode failed cancelled canceled".split())  # the same behind a dot
+INNER = set(
+    "error errorcode errormessage statuscode failed cancelled canceled runtype spankind".split()
+)  # the same behind a dot
 BEFORE = re.compile(r"^(is|has|was|did|http|request|response|call)+(?=.)")
 IDS = ("requestid", "messageid", "responseid", "generationid", "completionid", "id")
 # Counts of requests whose words no mark parts.

@@ -35,6 +35,11 @@ UNIT = re.compile(r"bytes?|char(acter)?s?|letters?|words?", re.IGNORECASE)
 DAY = re.compile(r"\d{4}(-\d\d){0,2}|\d{1,2}[./]\d{1,2}[./]\d{2,4}|[^\W\d]{3,9}")
 GOOD = {"", "no error", "no errors", *"0 - n/a na nil none null nan false no ok success succeeded unset [] {}".split()}
 BAD = re.compile(r"fail|error|cancel|time[ds]?[\s_-]?out|abort|reject|exception|throttl|expired|unavailable")
+# Of the rows of a trace, those that sum the calls below them, or call no model; and why what kinds of rows are left out.
+STEPS = set(
+    "chain agent trace span workflow task tool retriever reranker parser prompt evaluator guardrail event".split()
+)
+WHY = {"cachehit": "answered from a cache of answers", "step": "no call of a model"}
 YES, NO = {"true", "1", "1.0", "yes", "t", "y"}, {"false", "0", "0.0", "no", "f", "n"}
 LONGEST_END = 60  # characters of what says how a request ended; more are a text
 
@@ -71,8 +76,7 @@ def not_served(block: Block, columns: Columns, titles: Sequence[str]) -> dict[st
         cells = block.pick(place)
         seen = {cell: _says_so(says, cell) for cell in set(map(str, cells))}
         if any(seen.values()):
-            what = "answered from a cache of answers" if says == "cachehit" else "failed"
-            reason = f"{what}, by the column {one_line(titles[place])}"
+            reason = f"{WHY.get(says, 'failed')}, by the column {one_line(titles[place])}"
             found[reason] = np.fromiter((seen[str(cell)] for cell in cells), bool, size)
     sums = np.zeros(size, bool)
     for place in {0, len(titles) - 1} - set(columns.places.values()):
@@ -89,12 +93,14 @@ def not_served(block: Block, columns: Columns, titles: Sequence[str]) -> dict[st
 
 
 def _says_so(says: str, cell: str) -> bool:
-    """Whether a cell says that a request failed, or was answered from a cache of answers."""
+    """Whether a cell says that a row is no request that a model answered: it failed, came from a cache, sums others."""
     text = cell.strip().lower()
     if says == "served":
         return text in NO
     if says in ("cachehit", "failed"):
         return text in YES
+    if says == "step":
+        return text.rpartition(".")[2] in STEPS
     code = int(text) if text.isdigit() and len(text) < 9 else None
     if says == "span" and text in ("2", "error"):
         return True
