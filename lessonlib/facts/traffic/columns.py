@@ -57,9 +57,8 @@ FAILED = {
     **dict.fromkeys("success succeeded successful ok completed".split(), "served"),
     **dict.fromkeys("runtype spankind spantype observationtype".split(), "step"),
 }
-INNER = set(
-    "error errorcode errormessage statuscode failed cancelled canceled runtype spankind".split()
-)  # the same behind a dot
+# The same behind a dot.
+INNER = set("error errorcode errormessage statuscode failed cancelled canceled runtype spankind".split())
 BEFORE = re.compile(r"^(is|has|was|did|http|request|response|call)+(?=.)")
 IDS = ("requestid", "messageid", "responseid", "generationid", "completionid", "id")
 # Counts of requests whose words no mark parts.

@@ -35,10 +35,8 @@ UNIT = re.compile(r"bytes?|char(acter)?s?|letters?|words?", re.IGNORECASE)
 DAY = re.compile(r"\d{4}(-\d\d){0,2}|\d{1,2}[./]\d{1,2}[./]\d{2,4}|[^\W\d]{3,9}")
 GOOD = {"", "no error", "no errors", *"0 - n/a na nil none null nan false no ok success succeeded unset [] {}".split()}
 BAD = re.compile(r"fail|error|cancel|time[ds]?[\s_-]?out|abort|reject|exception|throttl|expired|unavailable")
-# Of the rows of a trace, those that sum the calls below them, or call no model; and why what kinds of rows are left out.
-STEPS = set(
-    "chain agent trace span workflow task tool retriever reranker parser prompt evaluator guardrail event".split()
-)
+# Of the rows of a trace, those that sum the calls below them, or call no model; and why rows of a kind are left out.
+STEPS = set("chain agent trace span workflow task tool retriever parser prompt evaluator guardrail event".split())
 WHY = {"cachehit": "answered from a cache of answers", "step": "no call of a model"}
 YES, NO = {"true", "1", "1.0", "yes", "t", "y"}, {"false", "0", "0.0", "no", "f", "n"}
 LONGEST_END = 60  # characters of what says how a request ended; more are a text
