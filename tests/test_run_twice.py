@@ -6,6 +6,7 @@ it left, and shows what it showed. Cells whose outputs differ from run to run, a
 
 import json
 import os
+from itertools import groupby
 
 import nbformat
 import pytest
@@ -19,12 +20,12 @@ LEFT_OUT = "nbval-ignore-output"
 
 
 def told(cell) -> list[str]:
-    """What the cell shows, in plain text; the parts of one stream as one."""
-    found: list[str] = []
+    """What the cell shows, in plain text. The parts of one stream are one, however they came."""
     for output in cell.outputs:
         assert output.output_type != "error" or "raises-exception" in cell.metadata.get("tags", ()), shown(output)
-        found.append(shown(output))
-    return ["".join(found)] if all(output.output_type == "stream" for output in cell.outputs) else found
+    runs = groupby(cell.outputs, lambda output: (output.output_type, output.get("name")))
+    texts = ((kind, [shown(output) for output in outputs]) for (kind, _), outputs in runs)
+    return [text for kind, found in texts for text in (["".join(found)] if kind == "stream" else found)]
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
