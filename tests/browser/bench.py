@@ -11,10 +11,13 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from lab import NOTEBOOKS, Explorer, Lab, NoChromiumError, Notebook, chromium, explorers_of, opened_browser
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
-import stills
-from lessonlib.face.widgets.explorer_data import explorer_data
+from lab import NOTEBOOKS, Explorer, Lab, NoChromiumError, Notebook, chromium, explorers_of, opened_browser  # noqa: E402
+
+import stills  # noqa: E402
+from lessonlib.face.widgets.explorer_data import explorer_data  # noqa: E402
 
 KEYS = 60
 PAUSE = 40  # milliseconds from a picture to the next key, as a hand presses

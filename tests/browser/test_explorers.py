@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -95,6 +97,14 @@ def panel(browser):
 
 def copied(panel):
     return panel.page.evaluate("() => navigator.clipboard.readText()")
+
+
+def test_the_measurement_finds_all_that_it_needs():
+    """make bench-browser runs its file by itself, without the paths that pytest adds."""
+    made = subprocess.run(
+        [sys.executable, "-c", "import bench"], cwd=Path(__file__).parent, capture_output=True, text=True
+    )
+    assert made.returncode == 0, made.stderr
 
 
 def test_the_stills_are_what_the_module_makes(browser):
