@@ -267,22 +267,22 @@ def test_an_accelerator_with_absurd_numbers_is_drawn_or_refused_in_words(name):
     """No view throws or hangs, and none shows a number that cannot be read."""
     data = explorer_data()
     (known,) = (one for one in data["accelerators"] if one["name"] == "h100-sxm")
-    for value in ABSURD:
-        given = dict.fromkeys(known["peaks"], value) if name == "peaks" else value
-        data = data | {"accelerators": [known | {"name": "absurd", name: given}]}
-        setting = {"accelerator": "absurd", "devices": 2 if name == "link" else 1}
-        asked = [{"view": view, "setting": setting} for view in VIEWS]
-        found = dict(zip(VIEWS, answers("stills", asked, data), strict=True))
-        for view, one in found.items():
-            if isinstance(one, dict):
-                assert re.search(r"\w+.* [\w.]+\.$", one["words"]), (view, value, one)
-            else:
-                assert not re.search(r"NaN|nan\b|undefined|Infinity|\binf\b|[\d,]{40}", one), (view, value, one)
-        if (name, value) == ("bandwidth", 1e-300):
-            refused = {view for view, one in found.items() if isinstance(one, dict)}
-            assert refused == VIEWS.keys() - {"kinds"}
-            assert "too large or too small to compute or draw" in found["plane"]["words"]
-            assert found["plane"] == found["batch"]
+    given = {v: dict.fromkeys(known["peaks"], v) if name == "peaks" else v for v in ABSURD}
+    absurd = [known | {"name": f"absurd {value}", name: numbers} for value, numbers in given.items()]
+    devices = 2 if name == "link" else 1
+    cases = [(value, view) for value in ABSURD for view in VIEWS]
+    asked = [{"view": v, "setting": {"accelerator": f"absurd {value}", "devices": devices}} for value, v in cases]
+    found = dict(zip(cases, answers("stills", asked, data | {"accelerators": absurd}), strict=True))
+    for case, one in found.items():
+        if isinstance(one, dict):
+            assert re.search(r"\w+.* [\w.]+\.$", one["words"]), (case, one)
+        else:
+            assert not re.search(r"NaN|nan\b|undefined|Infinity|\binf\b|[\d,]{40}", one), (case, one)
+    if name == "bandwidth":
+        tiny = {view: found[1e-300, view] for view in VIEWS}
+        assert {view for view, one in tiny.items() if isinstance(one, dict)} == VIEWS.keys() - {"kinds"}
+        assert "too large or too small to compute or draw" in tiny["plane"]["words"]
+        assert tiny["plane"] == tiny["batch"]
 
 
 def test_one_output_token_and_a_quiet_server_are_said_in_words():

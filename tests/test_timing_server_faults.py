@@ -22,8 +22,8 @@ from urllib.parse import quote
 
 import numpy as np
 import pytest
+from helpers import EVERY, serving
 from helpers import server as llama_on_h100
-from helpers import serving
 from hypothesis import given
 from hypothesis import strategies as st
 from test_timing_server import SECRET, SHAPES, Handler, made, replies_of, timed
@@ -515,11 +515,17 @@ def test_what_has_nothing_of_the_key_is_quoted(key, text):
     assert Key("KEY", key).clean(text) == text
 
 
-@pytest.mark.parametrize("way", ["echoes", "echoes_in_its_stream", "echoes_as_the_end", "echoes_as_its_form"])
-def test_no_form_of_the_key_leaves_by_any_way(base, tmp_path, capsys, way):
+WAYS = ["echoes", "echoes_in_its_stream", "echoes_as_the_end", "echoes_as_its_form"]
+
+
+@pytest.mark.parametrize(
+    "every", [pytest.param(len(WAYS), id="some"), *EVERY[1:]]
+)  # some: each form by one of the ways
+@pytest.mark.parametrize("way", WAYS)
+def test_no_form_of_the_key_leaves_by_any_way(base, tmp_path, capsys, way, every):
     forms = forms_of(SECRET)
     Other.forms = {str(i): form for i, form in enumerate(forms.values())}
-    for i, name in enumerate(forms):
+    for i, name in [*enumerate(forms)][WAYS.index(way) % every :: every]:
         lines, texts = [], []
         for early in ("", "early_"):
             try:
