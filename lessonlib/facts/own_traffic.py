@@ -184,7 +184,7 @@ def read_traffic(
     unread = tuple(title for title in rows.titles if "cache" in title.lower() and title not in columns.values())
     left_out = Counter(getattr(rows, "left_out", {})) + Counter(found.left_out)
     shape = rows.columns.shape
-    notes = (*((f"Known as: {shape.name}.",) if shape else ()), *getattr(rows, "notes", ()), *found.notes)
+    notes = (*((f"Known as: {shape.name}.",) if shape else ()), *rows.notes, *found.notes)
     if getattr(rows, "threes", False) and max(found.prompt.max(), found.output.max()) < 1000:
         notes += (
             "Every number has three digits at most: if the log has commas between thousands, it is read wrongly.",

@@ -37,7 +37,7 @@ class JsonRows:
         self.source, self.owner, self.where, self.chosen = source, source.owner, source.owner, chosen
         self.nothing = f"{self.owner} holds no request; expected a JSON object a request."
         self.left_out: dict[str, int] = {}
-        self.way = ""  # the names on the way to the rows
+        self.way, self.notes = "", tuple[str, ...]()  # the names on the way to the rows; nothing stands above them
         seen = list(islice(values, LOOKED_AT))
         if not seen:
             raise InvalidInputError(self.nothing)
