@@ -438,8 +438,11 @@ def test_a_stream_may_end_without_done(base):
     ],
 )
 def test_what_cannot_be_known_is_left_out_and_said(base, name, words, output, chunks):
-    said = []
-    record = timed(f"{base}/{name}", said)
+    for _ in range(4):  # a busy machine may hold chunks apart that came at once
+        said = []
+        record = timed(f"{base}/{name}", said)
+        if not record.requests:
+            break
     reply = replies_of(record)[1]
     assert any(words in note for note in reply["notes"]) and any(words in line for line in said)
     assert (reply["tpot"], reply["output"], reply["chunks"], reply["problem"]) == (None, output, chunks, "")
